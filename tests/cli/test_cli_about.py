@@ -78,6 +78,46 @@ def test_explain_says_meaning_values_defaults_and_presets(capsys):
     assert json.loads(capsys.readouterr().out)["Translator"]["allowed"] == "a whole number, at least 1"
 
 
+def test_explain_knows_the_options_of_trained_runs(capsys):
+    assert main.run(["explain", "dynamic"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Dynamic evaluation (Krause 2018)" in shown
+    assert "anaphora score RUN … --set dynamic=0.0" in shown
+    assert "LanguageModel (score)" in shown
+    assert main.run(["explain", "cache_weight", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["LanguageModel (score)"]["default"] == 0.1
+    assert main.run(["explain", "--task", "language"]) == 0
+    assert "Options of score, LanguageModel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("muon", "Did you mean optimizer?"),
+        ("dynamic-evaluation", "Did you mean dynamic?"),
+        ("vtlp", "Did you mean warp?"),
+        ("back-translation", "it is `anaphora synthesize RUN FILE --back`."),
+        ("seeds", "it is `anaphora train TASK DATA --seeds N`."),
+    ],
+)
+def test_explain_knows_techniques_by_their_names(capsys, word, told):
+    assert main.run(["explain", word]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_options_of_score_are_no_settings_of_training(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("some words\n" * 40)
+    assert main.run(["train", "language", str(text), "--set", "dynamic=0.1", "-o", str(tmp_path / "run")]) == 2
+    told = "dynamic is not a setting of LanguageModel but an option of `anaphora score`; give it there."
+    assert told in capsys.readouterr().err
+
+
+def test_commands_by_other_names_get_a_suggestion(capsys):
+    assert main.run(["settings"]) == 2
+    assert "Did you mean explain?" in capsys.readouterr().err
+
+
 def test_explain_lists_every_setting_once(capsys):
     from anaphora.tasks.registry import TASKS
 

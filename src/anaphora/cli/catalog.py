@@ -42,6 +42,11 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 
 COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
+KNOWN_AS = {
+    "settings": "explain", "options": "explain", "presets": "models", "evaluate": "score", "eval": "score", "test": "score",
+    "generate": "sample", "fit": "train", "back-translate": "synthesize", "ensemble": "synthesize", "datasets": "corpora",
+}  # fmt: skip
+"""What others may call a command."""
 TASK_COMMANDS = (
     "translate", "classify", "tag", "language", "forecast", "transcribe", "caption", "answer", "embed",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from anaphora.settings import (
     VariantSettings,
 )
 from anaphora.settings.frames import FrameSettings
+from anaphora.settings.language import SampleOptions
 from anaphora.settings.looking import LookingSettings
 from anaphora.settings.prompt import PromptSettings
 from anaphora.settings.seq2seq_variants import PairVariantSettings
@@ -84,6 +85,22 @@ def entries(task: TaskInfo, preset: str | None = None) -> list[Entry]:
     found = [_entry(task, key, info, own) for key, info in task.settings.model_fields.items() if key in used]
     order = [task.name, *dict.fromkeys(GROUPS.values())]
     return sorted(found, key=lambda entry: order.index(entry.group))
+
+
+def options(task: TaskInfo) -> dict[str, list[Entry]]:
+    """By command (score, predict, sample), what it takes for a trained run of ``task`` that is no setting of training."""
+    kinds = {"score": task.scoring, "predict": task.predicting}
+    if task.command == "language":
+        kinds["sample"] = SampleOptions
+    found: dict[str, list[Entry]] = {}
+    for command, kind in kinds.items():
+        fields = kind.model_fields if kind is not None else {}
+        found[command] = [
+            Entry(key, command, info.description or "", _allowed(info), info.default, {}, [])
+            for key, info in fields.items()
+            if key not in task.settings.model_fields
+        ]
+    return found
 
 
 def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) -> Entry:

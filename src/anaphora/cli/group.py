@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from anaphora.cli.catalog import COMMANDS, SECTIONS, TASK_COMMANDS
+from anaphora.cli.catalog import COMMANDS, KNOWN_AS, SECTIONS, TASK_COMMANDS
 from anaphora.cli.output import heading, table
 
 
@@ -37,6 +37,10 @@ class House(click.Group):
             return super().resolve_command(ctx, args)
         if name in TASK_COMMANDS:
             raise click.UsageError(f"{name} is a task; write `anaphora train {name} DATA`.", ctx)
+        if name.lower() in KNOWN_AS:
+            raise click.UsageError(
+                f"there is no command {name!r}. Did you mean {KNOWN_AS[name.lower()]}?", ctx
+            )
         near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.65)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)

@@ -87,12 +87,19 @@ def _misplaced(task: TaskInfo, given: dict[str, Any], where: Mapping[str, str]) 
             owner = "an argument of fit, and an option of `anaphora train`; give it there."
         elif owners:
             owner = f"of {', '.join(owners)}; leave it out."
+        elif used := [name for name, kind in _using(task).items() if key in kind.model_fields]:
+            owner = f"an option of `anaphora {used[0]}`; give it there."
         else:
             continue
         given.pop(key)
         place = f"{where[key]}: " if key in where else ""
         problems.append(f"{place}{key} is not a setting of {task.name} but {owner}")
     return problems
+
+
+def _using(task: TaskInfo) -> dict[str, type[Settings]]:
+    """What the commands that use a trained run take."""
+    return {"predict": task.predicting, **({"score": task.scoring} if task.scoring else {})}
 
 
 def meaningful(task: TaskInfo, settings: Settings) -> dict[str, Any]:

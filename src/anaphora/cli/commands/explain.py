@@ -16,9 +16,18 @@ if TYPE_CHECKING:
 EXAMPLES = """
 anaphora explain
 anaphora explain dropout
+anaphora explain dynamic
 anaphora explain --task classify
 anaphora explain --task classify --model bilstm
 """
+
+ELSEWHERE = {
+    "back_translation": "`anaphora synthesize RUN FILE --back`",
+    "ensemble": "`an.ensemble([RUN, RUN])` in Python, and `anaphora synthesize` and `distill` with several runs",
+    "self_training": "`anaphora synthesize RUN FILE`, or `anaphora distill RUN DATA --extra FILE`",
+    "seeds": "`anaphora train TASK DATA --seeds N`",
+}
+"""What other words than settings are for."""
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -43,9 +52,10 @@ def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str
 def command(key: str | None, task: str | None, model: str | None, as_json: bool) -> None:
     """Explain the setting KEY: its meaning, its values, its default, and what the presets make of it.
 
-    Without KEY all settings are listed. The same words are used in Python, `--set` and TOML files.
+    Without KEY all settings are listed, and what `score`, `predict` and `sample` take besides them. The same words are used in
+    Python, `--set` and TOML files.
     """
-    from anaphora.cli.glossary import entries
+    from anaphora.cli.glossary import entries, options
     from anaphora.cli.output import emit
     from anaphora.cli.words import find_task
     from anaphora.errors import SettingsError
@@ -68,12 +78,19 @@ def command(key: str | None, task: str | None, model: str | None, as_json: bool)
             emit({name: [asdict(entry) for entry in found.values()] for name, found in known.items()})
         else:
             _list(known, model)
+            _list_options({info.name: options(info) for info in asked})
         return
     wanted = key.replace("-", "_").partition("=")[0]
     having = {name: found[wanted] for name, found in known.items() if wanted in found}
     if not having:
-        words = list(dict.fromkeys(word for found in known.values() for word in found))
-        raise SettingsError([f"{key} is not a setting.{suggestion(wanted, words)}"])
+        others = {info.name: options(info) for info in asked}
+        if _explain_option(wanted, others, as_json=as_json):
+            return
+        if wanted in ELSEWHERE:
+            raise SettingsError([f"{key} is not a setting: it is {ELSEWHERE[wanted]}."])
+        words = [word for found in known.values() for word in found]
+        words += [entry.key for found in others.values() for listed in found.values() for entry in listed]
+        raise SettingsError([f"{key} is not a setting.{suggestion(wanted, list(dict.fromkeys(words)))}"])
     if as_json:
         emit({name: asdict(entry) for name, entry in having.items()})
         return
@@ -103,6 +120,42 @@ def _list(known: dict[str, dict[str, Entry]], preset: str | None) -> None:
         say(
             "Presets may have other defaults: `--model PRESET` lists those of one, `anaphora explain KEY` explains one."
         )
+
+
+def _list_options(known: dict[str, dict[str, list[Entry]]]) -> None:
+    """What the commands that use a trained run take, by command and task."""
+    from anaphora.cli.output import heading, result, table, word
+
+    for task, commands in known.items():
+        for command, found in commands.items():
+            if found:
+                result(heading(f"Options of {command}, {task}"))
+                result(table([(entry.key, word(entry.default), entry.meaning) for entry in found]))
+                result()
+
+
+def _explain_option(key: str, known: dict[str, dict[str, list[Entry]]], *, as_json: bool) -> bool:
+    """Explain what ``key`` means to the commands that use a trained run; False where it means nothing."""
+    from anaphora.cli.output import emit, heading, result, table, word
+
+    having = {
+        f"{task} ({command})": entry
+        for task, commands in known.items()
+        for command, found in commands.items()
+        for entry in found
+        if entry.key == key
+    }
+    if as_json and having:
+        emit({name: asdict(entry) for name, entry in having.items()})
+        return True
+    for meaning, same in _by_meaning(having).items():
+        first = next(iter(same.values()))
+        result(f"{heading(key)}  {meaning}")
+        default = word(first.default) or "…"
+        write = f"anaphora {first.group} RUN … --set {key}={default}, or m.{first.group}(…, {key}=…) in Python"
+        rows = [("values", first.allowed), ("default", word(first.default)), ("write", write)]
+        result(table([*rows, ("of", ", ".join(same))]))
+    return bool(having)
 
 
 def _by_meaning(having: dict[str, Entry]) -> dict[str, dict[str, Entry]]:
