@@ -226,3 +226,45 @@ def test_the_commands(teachers, tmp_path, capsys, monkeypatch):
     assert all(row.split("\t")[1] in ("abcabc", "fff") for row in rows[60:])
     assert main.run(["synthesize", teachers[0], "more.txt", "-o", "both.tsv"]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("\n \n", "more.txt holds empty lines only; give a text on each line."),
+        ("abc\ncab\tbac\n", "more.txt:2: has a tab, so this is a table;"),
+    ],
+)
+def test_files_that_hold_no_texts_are_refused(teachers, tmp_path, capsys, monkeypatch, text, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more.txt").write_text(text)
+    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "out.tsv"]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out.tsv").exists()
+
+
+def test_teachers_that_cannot_teach_are_named(teachers, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    an.Classifier("ngrams", char_ngrams=3).fit(TEXTS, valid=TEXTS[:4], out="counted")
+    an.Forecaster("var", horizon=1, window=4).fit(torch.arange(60.0)[:, None].sin().numpy(), out="series")
+    for runs, told in (
+        (["series"], "series is a Forecaster; distill trains on what runs of Translator, Classifier"),
+        ([teachers[0], "counted"], "counted is a Classifier, but"),
+        (["counted"], "counted is of the preset ngrams, which gives no scores to learn from"),
+    ):
+        assert main.run(["distill", *runs, "train.tsv", "-o", "s"]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_a_folder_of_seeds_stands_for_its_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny(steps=2).fit(PAIRS, valid=PAIRS[:4], out="seeds", seeds=2)
+    assert len(an.ensemble("seeds").model_.members) == 2
+    (tmp_path / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    sizes = ["--hidden", "8", "--steps", "1", "--set", "valid_examples=2", "--device", "cpu"]
+    assert main.run(["distill", "seeds", "train.tsv", *sizes, "-o", "s"]) == 0
+    config = json.loads((tmp_path / "s/config.json").read_text())
+    assert config["settings"]["teacher"] == "seeds/seed-1,seeds/seed-2"
+    with pytest.raises(RunError, match="at least one run"):
+        an.ensemble([])

@@ -98,6 +98,8 @@ def test_seeds_are_numbers_or_a_list_of_different_ones():
     for bad in (0, -1, 2000, True, "3", [], [1, 1], [1.5], 2.0, [-1], [2**32]):
         with pytest.raises(SettingsError, match="cannot be used"):
             seeds_asked(bad, 1)
+    with pytest.raises(SettingsError, match="the last seed is 4294967295"):
+        seeds_asked(3, 2**32 - 2)
 
 
 def test_folders_that_are_no_place_for_seeds_are_refused(tmp_path):
@@ -119,6 +121,33 @@ def test_folders_that_are_no_place_for_seeds_are_refused(tmp_path):
     (tmp_path / "two/seeds.json").write_text('{"format": 1, "seeds": "no"}')
     with pytest.raises(RunError, match="does not hold what"):
         an.Classifier.resume(tmp_path / "two")
+
+
+def test_every_seed_is_scored_and_verified(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    an.Classifier(**SMALL).fit(ROWS, out="runs", seeds=2)
+    (tmp_path / "test.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in ROWS[:20]))
+    assert main.run(["score", "runs", "test.tsv", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for number, run in enumerate(("runs/seed-1", "runs/seed-2")):
+        assert main.run(["score", run, "test.tsv", "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)
+        assert found["metrics"]["macro_f1"]["values"][number] == alone["macro_f1"]
+        assert found["runs"][run]["accuracy"] == alone["accuracy"]
+    values = found["metrics"]["macro_f1"]["values"]
+    assert values[0] != values[1]
+    assert found["metrics"]["macro_f1"]["mean"] == pytest.approx(sum(values) / 2)
+    assert found["metrics"]["macro_f1"]["sd"] == pytest.approx(statistics.stdev(values))
+    assert main.run(["score", "runs", "test.tsv"]) == 0
+    shown = capsys.readouterr()
+    assert " ± " in shown.out
+    assert "Measured 2 runs: runs/seed-1, runs/seed-2." in shown.err
+    assert main.run(["compare", "runs", "--data", "test.tsv", "--samples", "100"]) == 0
+    assert "runs/seed-2" in capsys.readouterr().out
+    assert main.run(["verify", "runs"]) == 0
+    assert "seed-2/model.safetensors" in capsys.readouterr().out
+    (tmp_path / "runs/seed-2/model.safetensors").write_bytes(b"nothing")
+    assert main.run(["verify", "runs"]) == 2
 
 
 def test_the_command_reports_mean_and_spread_and_goes_on(tmp_path, monkeypatch, capsys):

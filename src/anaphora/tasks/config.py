@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,24 @@ def read_config(folder: Path) -> RunConfig:
 def _one_run(folder: Path) -> Path:
     """A run in a folder of ``train --seeds``."""
     return min((path.parent for path in folder.glob("seed-*/config.json")), default=folder / "seed-1")
+
+
+def single_runs(folders: Iterable[str | Path]) -> list[str]:
+    """The run folders among ``folders``, and in place of a folder that ``train --seeds`` wrote the runs in it, by seed.
+
+    Raises a `RunError` for a folder of seeds in which no run had begun.
+    """
+    found: list[str] = []
+    for folder in folders:
+        path = Path(folder)
+        if (path / "config.json").exists() or not (path / "seeds.json").is_file():
+            found.append(str(folder))
+            continue
+        runs = [one.parent for one in path.glob("seed-*/config.json") if one.parent.name[5:].isdigit()]
+        if not runs:
+            raise RunError(f"{folder}: no run had begun; train again with --force (force=True in Python).")
+        found += [str(run) for run in sorted(runs, key=lambda run: int(run.name[5:]))]
+    return found
 
 
 def _parse(path: Path, document: Any) -> RunConfig:

@@ -63,7 +63,7 @@ def command(
     The table has the settings in which the runs differ, their size and speed, and each measure with its bootstrap interval.
     Every run is compared with the first one: the difference, its interval, and the p-value of a paired test. Below it are
     the examples on which the runs disagree most. Both say what other examples could change, not what another seed of
-    training could.
+    training could. A folder that `train --seeds` wrote stands for its runs.
     """
     from pathlib import Path
 
@@ -71,8 +71,9 @@ def command(
     from anaphora.cli.predicting import read_options
     from anaphora.cli.training import check_data
     from anaphora.data.sources.report import reported
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.config import read_config, single_runs
 
+    runs = tuple(single_runs(runs))
     tasks = [read_config(Path(run)).task for run in runs]
     if target is not None and data is None:
         raise click.UsageError("--target is the second of two files; name the first with --data.")

@@ -69,17 +69,25 @@ def command(
 
     from anaphora.cli.request import read_request
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.config import read_config, single_runs
 
+    teachers = tuple(single_runs(teachers))
     configs = [read_config(Path(run)) for run in teachers]
     task = configs[0].task.command
+    _check_tasks(teachers, [config.task for config in configs])
     if (sequences or extra) and task != "translate":
         option = "--sequences" if sequences else "--extra"
         raise click.UsageError(f"{option} is for translators, but {teachers[0]} is a {configs[0].task.name}.")
     if extra is not None:
         check_readable(extra)
     given = {key: value for key, value in flags.items() if value is not None}
-    given.setdefault("model", configs[0].settings.model)  # type: ignore[attr-defined]
+    model = str(configs[0].settings.model)  # type: ignore[attr-defined]
+    preset = configs[0].task.presets.get(model)
+    if preset is not None and preset.direct:
+        raise click.UsageError(
+            f"{teachers[0]} is of the preset {model}, which gives no scores to learn from; give a network that was trained by steps."
+        )
+    given.setdefault("model", model)
     given["teacher"] = ",".join(teachers)
     if skip_bad:
         given["bad_rows"] = "skip"
@@ -102,27 +110,42 @@ def command(
     return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
 
 
+def _check_tasks(teachers: tuple[str, ...], tasks: list[Any]) -> None:
+    """A mistake where a teacher's task has no teachers, or is not that of the first one."""
+    from anaphora.tasks.registry import TASKS
+
+    if "teacher" not in tasks[0].settings.model_fields:
+        known = [task.name for task in TASKS.values() if "teacher" in task.settings.model_fields]
+        raise click.UsageError(
+            f"{teachers[0]} is a {tasks[0].name}; distill trains on what runs of {', '.join(known)} predict."
+        )
+    for run, task in zip(teachers, tasks, strict=True):
+        if task is not tasks[0]:
+            raise click.UsageError(
+                f"{run} is a {task.name}, but {teachers[0]} is a {tasks[0].name}; teachers are of one task."
+            )
+
+
 def _rewriting(request: Any, teachers: tuple[str, ...], sequences: bool, extra: str | None) -> Any:
     """What makes the examples of a student of translators: their outputs for the training inputs, and for other texts."""
 
     def rewrite(student: Any) -> tuple[list[Any], list[Any]]:
         from anaphora.cli.output import say
-        from anaphora.data.lines import lines_of
-        from anaphora.tasks.distilling import ensemble, written_pairs
+        from anaphora.tasks.distilling import ensemble, texts_of, written_pairs
 
+        texts = [] if extra is None else texts_of(extra, student)
         train, dev = student._open(request.data, request.valid, spill=None, **request.fields)
         rows, teacher = list(train), ensemble(teachers)
         left = 0
         if sequences:
             say(f"The teachers write outputs for {len(rows)} training inputs.")
             rows, left = written_pairs(teacher, [source for source, _ in rows])
-        if extra is not None:
-            texts = [line for _, line in lines_of(extra)]
+        if texts:
             say(f"The teachers write outputs for {len(texts)} lines of {extra}.")
             more, empty = written_pairs(teacher, texts)
             rows, left = rows + more, left + empty
         if left:
-            say(f"{left} inputs were left out, as their outputs are empty.")
+            say(f"{left} {'input was' if left == 1 else 'inputs were'} left out, as nothing was written for them.")
         return rows, list(dev)
 
     return rewrite

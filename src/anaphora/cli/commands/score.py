@@ -21,6 +21,7 @@ EXAMPLES = """
 anaphora score runs/numbers test.tsv
 anaphora score runs/numbers numbers --json
 anaphora score runs/x test.en --target test.de
+anaphora score runs/three-seeds test.tsv
 anaphora score runs/book test.txt --set dynamic=0.0003 --set cache=2000
 """
 
@@ -66,7 +67,8 @@ def command(
 ) -> None:
     """Measure the model of RUN on DATA: a file, or an embedded corpus (its test split).
 
-    Shares are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared.
+    Shares are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared. Of a folder that
+    `train --seeds` wrote, every run is measured: mean ± standard deviation, and the values by seed.
     """
     from pathlib import Path
 
@@ -74,9 +76,10 @@ def command(
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.cli.training import check_data
     from anaphora.data.sources.report import reported
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.config import read_config, single_runs
 
-    config = read_config(Path(run))
+    runs = single_runs([run])
+    config = read_config(Path(runs[0]))
     both = data if target is None else (data, target)
     check_data(both, config.task)
     options = read_options(config.task, flags, assignments, scoring=True)
@@ -87,13 +90,43 @@ def command(
     named = fields | {"bad_rows": skipping}
     options |= {key: value for key, value in named.items() if value is not None}
 
-    model = model_of(run, options, checkpoint)
-    with reported(say):
-        scores = model.score(both, **options)
-    if as_json:
-        emit({"run": run, "data": both, **scores})
+    found = []
+    for one in runs:
+        own = dict(options)
+        model = model_of(one, own, checkpoint)
+        with reported(say if one == runs[0] else str):
+            found.append(model.score(both, **own))
+    if runs != [run]:
+        _report_several(run, both, dict(zip(runs, found, strict=True)), as_json=as_json)
+    elif as_json:
+        emit({"run": run, "data": both, **found[0]})
     else:
-        _show(scores)
+        _show(found[0])
+
+
+def _report_several(run: str, data: Any, scores: dict[str, dict[str, Any]], *, as_json: bool) -> None:
+    """Mean ± standard deviation of the numbers that the runs of several seeds have in common, and their values."""
+    import statistics
+
+    from anaphora.cli.output import emit, result, say, table
+
+    first, *others = scores.values()
+    measures = {}
+    for key, value in first.items():
+        values = [value, *(one.get(key) for one in others)]
+        if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+            sd = statistics.stdev(values) if others else 0.0
+            measures[key] = {"mean": statistics.fmean(values), "sd": sd, "values": values}
+    if as_json:
+        emit({"run": run, "data": data, "metrics": measures, "runs": scores})
+        return
+    say(f"Measured {len(scores)} runs: {', '.join(scores)}.")
+    rows = []
+    for key, one in measures.items():
+        same = len(set(one["values"])) == 1
+        mean = _number(one["values"][0]) if same else f"{_number(one['mean'])} ± {one['sd']:.2g}"
+        rows.append((key.replace("_", " "), mean, "" if same else "  ".join(map(_number, one["values"]))))
+    result(table(rows))
 
 
 def _show(scores: dict[str, Any]) -> None:
@@ -122,7 +155,9 @@ def _cells(value: Any) -> list[str]:
 
 
 def _number(value: Any) -> str:
-    """Two decimals, and three significant digits of what is small, as errors may be."""
+    """Two decimals, and three significant digits of what is small, as errors may be, or beyond all measure."""
     if not isinstance(value, float):
         return str(value)
+    if abs(value) >= 1e9:
+        return f"{value:.3g}"
     return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.3g}"

@@ -56,8 +56,9 @@ def command(
     from anaphora.cli.predicting import read_options
     from anaphora.data.streams import check_readable
     from anaphora.errors import DataError
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.config import read_config, single_runs
 
+    runs = tuple(single_runs(runs))
     config = read_config(Path(runs[0]))
     if config.task.command != "translate":
         raise click.UsageError(f"{runs[0]} is a {config.task.name}; pairs are written by a Translator.")
@@ -66,14 +67,15 @@ def command(
     if Path(out).exists() and not force:
         raise DataError(f"{out} exists already; choose another name, or give --force.")
 
-    from anaphora.data.lines import lines_of
     from anaphora.data.sources.opening import open_source
-    from anaphora.tasks.distilling import ensemble, written_pairs
+    from anaphora.tasks.distilling import ensemble, texts_of, written_pairs
     from anaphora.training.durable import replace_file
 
     first = [] if add is None else list(open_source(add, role="train"))
-    lines = (line for _, line in lines_of(texts))
-    pairs, left = written_pairs(ensemble(runs), lines, back=back, **options)
+    translator = ensemble(runs)
+    pairs, left = written_pairs(translator, texts_of(texts, translator), back=back, **options)
+    if not pairs:
+        raise DataError(f"{texts}: all {left} outputs are empty, so that there is no pair to write.")
     rows = (f"{_field(source)}\t{_field(target)}\n" for source, target in [*first, *pairs])
     replace_file(Path(out), "".join(rows).encode())
     if as_json:
@@ -81,7 +83,7 @@ def command(
         return
     say(f"{out}: {len(pairs)} pairs written" + (f" after {len(first)} of {add}" if add else "") + ".")
     if left:
-        say(f"{left} lines were left out, as their outputs are empty.")
+        say(f"{left} {'line was' if left == 1 else 'lines were'} left out, as nothing was written for them.")
     say(f"Train on them:  anaphora train translate {out}")
 
 

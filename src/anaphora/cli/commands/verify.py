@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -25,18 +25,24 @@ def command(run: str, key: str | None, as_json: bool) -> int:
     """Read every file of RUN and compare it with its sha256.
 
     With --key every file must also be the one that was signed, and no other may be there. The exit code is 0 if all
-    are whole and 2 if one is damaged, or was changed, added or removed since.
+    are whole and 2 if one is damaged, or was changed, added or removed since. Of a folder that `train --seeds` wrote, every run
+    is read.
     """
     from pathlib import Path
 
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.config import read_config, single_runs
 
     if not Path(run).is_dir():
         read_config(Path(run))  # says that there is no such run, before anything heavy is loaded
+    runs = single_runs([run])
     from anaphora.cli.output import emit, result, table
     from anaphora.tasks.verify import verify_run
 
-    findings = verify_run(run, key=key)
+    findings = [
+        finding if one == run else replace(finding, file=f"{Path(one).name}/{finding.file}")
+        for one in runs
+        for finding in verify_run(one, key=key)
+    ]
     bad = sum(not finding.fine for finding in findings)
     if as_json:
         signed = None if key is None else all(f.fine for f in findings if f.about == "signature")
