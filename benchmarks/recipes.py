@@ -33,6 +33,7 @@ NAME (a variant or corpus; may be repeated), --report (run nothing), --json.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import multiprocessing
 import os
@@ -87,25 +88,72 @@ class Trial:
 
 
 def read_plan(path: Path) -> list[Trial]:
-    """The trials of a plan, seeds outermost, so that a plan which is cut short has compared all variants."""
-    plan = tomllib.loads(path.read_text(encoding="utf-8"))
-    unknown = plan.keys() - {"task", "metric", "seeds", "folds", "common", "variants", "corpora"}
-    if unknown or not {"task", "variants", "corpora"} <= plan.keys():
-        raise SystemExit(
-            f"{path}: a plan has task, variants and corpora; {', '.join(unknown) or 'one'} is wrong or missing."
-        )
-    folds = int(plan.get("folds", 5))
-    if folds < 2:
-        raise SystemExit(f"{path}: folds = {folds}: at least 2 are needed, one to judge.")
+    """The trials of a plan, seeds outermost, so that a plan which is cut short has compared all variants.
+
+    Raises ValueError with a sentence for a plan that cannot be run: every setting and file is looked at before the first trial.
+    """
+    try:
+        plan = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is not TOML ({error}).") from None
+    seeds, folds = plan.get("seeds", [1, 2, 3]), plan.get("folds", 5)
+    check_plan(plan, seeds, folds)
     found = []
-    for seed in plan.get("seeds", [1, 2, 3]):
+    for seed in seeds:
         for corpus, given in plan["corpora"].items():
             data = dict(given) if isinstance(given, Mapping) else {"data": given}
             for variant, own in plan["variants"].items():
                 settings = {**plan.get("common", {}), **own}
                 metric = plan.get("metric", METRICS[plan["task"]])
                 found.append(Trial(plan["task"], variant, settings, corpus, data, seed, folds, metric))
+    for trial in found:
+        check_trial(trial)
     return found
+
+
+def check_plan(plan: Mapping[str, Any], seeds: Any, folds: Any) -> None:
+    """A ValueError for keys and values that a plan does not have."""
+    needed = ("task", "variants", "corpora")
+    for key in plan.keys() - {*needed, "metric", "seeds", "folds", "common"}:
+        near = difflib.get_close_matches(key, [*needed, "metric", "seeds", "folds", "common"], n=1)
+        raise ValueError(
+            f"{key} is no key of a plan (see --help)." + (f" Did you mean {near[0]}?" if near else "")
+        )
+    for key in needed:
+        if key not in plan:
+            raise ValueError(f"{key} is missing; a plan has task, variants and corpora.")
+    if plan["task"] not in METRICS:
+        raise ValueError(f"task = {plan['task']!r} is not a task ({', '.join(METRICS)}).")
+    for key in ("variants", "corpora"):
+        if not isinstance(plan[key], Mapping) or not plan[key]:
+            raise ValueError(f"{key} is a table with at least one entry.")
+    for name, own in plan["variants"].items():
+        if not isinstance(own, Mapping):
+            raise ValueError(f"variants.{name} is a table of settings: write [variants.{name}].")
+    if not isinstance(folds, int) or folds < 2:
+        raise ValueError(f"folds = {folds}: at least 2 are needed, one to judge.")
+    whole = isinstance(seeds, list) and all(isinstance(seed, int) and seed > 0 for seed in seeds)
+    if not whole or not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds = {seeds}: a list of different whole numbers from 1 on is needed.")
+
+
+def check_trial(trial: Trial) -> None:
+    """A ValueError where the settings of a variant, or the files of a corpus, cannot be used."""
+    from anaphora.data.corpora import CORPORA
+    from anaphora.errors import AnaphoraError
+    from anaphora.tasks.registry import TASKS, resolve
+
+    try:
+        resolve(TASKS[trial.task], trial.settings)
+    except AnaphoraError as error:
+        raise ValueError(f"variants.{trial.variant}: {error}") from None
+    unknown = trial.data.keys() - {"data", "dev", "rows"}
+    if unknown or "data" not in trial.data:
+        raise ValueError(f"corpora.{trial.corpus}: has data, and may have dev and rows.")
+    for files in (trial.data["data"], trial.data.get("dev", [])):
+        for file in files if isinstance(files, list) else [files]:
+            if not Path(file).exists() and str(file).partition(":")[0] not in CORPORA:
+                raise ValueError(f"corpora.{trial.corpus}: {file} is neither a file nor an embedded corpus.")
 
 
 def rows_of(trial: Trial) -> list[Any]:
@@ -156,6 +204,9 @@ def judge(trial: Trial) -> dict[str, Any]:
         model.fit(data, verbose=False)
         measures = model.score(held)
         name = trial.metric if trial.metric in measures else INSTEAD.get(trial.metric, trial.metric)
+        if name not in measures:
+            numbers = [key for key, value in measures.items() if isinstance(value, int | float)]
+            raise ValueError(f"metric = {name!r} is not measured here ({', '.join(numbers)}).")
         found: dict[str, Any] = {
             "score": float(measures[name]),
             "metric": name,
@@ -326,7 +377,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     if not asked.plan.is_file():
         parser.error(f"{asked.plan} is not a file; give a plan (see --help).")
-    trials = read_plan(asked.plan)
+    try:
+        trials = read_plan(asked.plan)
+    except ValueError as error:
+        parser.exit(2, f"recipes.py: {asked.plan}: {error}\n")
+    for name in asked.only:
+        if not any(name in (trial.variant, trial.corpus) for trial in trials):
+            parser.exit(2, f"recipes.py: {asked.plan}: --only {name} is neither a variant nor a corpus of it.\n")
     for group in ({trial.variant for trial in trials}, {trial.corpus for trial in trials}):
         chosen = group & set(asked.only)
         trials = [t for t in trials if not chosen or {t.variant, t.corpus} & chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -147,10 +148,51 @@ def test_what_goes_wrong_is_logged_and_a_bad_plan_is_refused(recipes, plan, tmp_
     bad = recipes.Trial("classify", "v", {"hiden": 3}, "c", {"data": "reviews"}, 1, 3, "accuracy")
     assert "hiden is not a setting" in recipes.judge(bad)["error"]
     plan.write_text("task = 'classify'\n[corpora]\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match="variants and corpora"):
+    with pytest.raises(ValueError, match="variants is missing"):
         recipes.read_plan(plan)
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         recipes.main([str(tmp_path / "none.toml")])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("task =", "task", "it is not TOML"),
+        ("seeds =", "sedes =", "sedes is no key of a plan (see --help). Did you mean seeds?"),
+        ('"classify"', '"clasify"', "task = 'clasify' is not a task (classify, tag,"),
+        ("[1, 2]", "[1, 1]", "seeds = [1, 1]: a list of different whole numbers"),
+        ("[1, 2]", "3", "seeds = 3: a list of different whole numbers"),
+        ("folds = 3", "folds = 1", "folds = 1: at least 2 are needed"),
+        ("penalty = 1000", "penaltyy = 1", "variants.stiff: penaltyy is not a setting of Classifier. Did you mean penalty?"),
+        ("penalty = 1000", "penalty = -1", "variants.stiff: penalty = -1 cannot be used"),
+        ("train.tsv", "trian.tsv", "is neither a file nor an embedded corpus"),
+        ("rows = 24", "row = 24", "corpora.small: has data, and may have dev and rows."),
+        ("[variants.base]", "[variants]\nbase = 3", "variants.base is a table of settings"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_plan_is_one_sentence_before_anything_is_trained(recipes, plan, capsys, old, new, told):
+    text = plan.read_text(encoding="utf-8")
+    assert old in text
+    plan.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        recipes.main([str(plan)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("recipes.py: ")
+    assert said.count("\n") == 1
+    assert told in said
+    assert not plan.with_suffix(".jsonl").exists()
+
+
+def test_other_words_of_a_plan_are_refused(recipes, plan, capsys):
+    with pytest.raises(SystemExit) as ended:
+        recipes.main([str(plan), "--only", "stif"])
+    assert ended.value.code == 2
+    assert "--only stif is neither a variant nor a corpus of it." in capsys.readouterr().err
+    trial = recipes.read_plan(plan)[0]
+    found = recipes.judge(dataclasses.replace(trial, metric="acuracy"))
+    assert "metric = 'acuracy' is not measured here (accuracy" in found["error"]
 
 
 @pytest.mark.parametrize("metric", ["", "bleu", "exact_match", "chrf"])
