@@ -192,7 +192,7 @@ def test_other_words_of_a_plan_are_refused(recipes, plan, capsys):
     assert "--only stif is neither a variant nor a corpus of it." in capsys.readouterr().err
     trial = recipes.read_plan(plan)[0]
     found = recipes.judge(dataclasses.replace(trial, metric="acuracy"))
-    assert "metric = 'acuracy' is not measured here (accuracy" in found["error"]
+    assert "metric = 'acuracy' is not measured here (examples, accuracy" in found["error"]
 
 
 @pytest.mark.parametrize("metric", ["", "bleu", "exact_match", "chrf"])
