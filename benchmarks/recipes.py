@@ -383,7 +383,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.exit(2, f"recipes.py: {asked.plan}: {error}\n")
     for name in asked.only:
         if not any(name in (trial.variant, trial.corpus) for trial in trials):
-            parser.exit(2, f"recipes.py: {asked.plan}: --only {name} is neither a variant nor a corpus of it.\n")
+            parser.exit(
+                2, f"recipes.py: {asked.plan}: --only {name} is neither a variant nor a corpus of it.\n"
+            )
     for group in ({trial.variant for trial in trials}, {trial.corpus for trial in trials}):
         chosen = group & set(asked.only)
         trials = [t for t in trials if not chosen or {t.variant, t.corpus} & chosen]

@@ -171,7 +171,9 @@ def test_what_goes_wrong_is_logged_and_a_bad_plan_is_refused(recipes, plan, tmp_
         ("[variants.base]", "[variants]\nbase = 3", "variants.base is a table of settings"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_plan_is_one_sentence_before_anything_is_trained(recipes, plan, capsys, old, new, told):
+def test_a_mistake_in_a_plan_is_one_sentence_before_anything_is_trained(
+    recipes, plan, capsys, old, new, told
+):
     text = plan.read_text(encoding="utf-8")
     assert old in text
     plan.write_text(text.replace(old, new), encoding="utf-8")

@@ -108,7 +108,9 @@ def test_explain_knows_techniques_by_their_names(capsys, word, told):
 def test_options_of_score_are_no_settings_of_training(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("some words\n" * 40)
-    assert main.run(["train", "language", str(text), "--set", "dynamic=0.1", "-o", str(tmp_path / "run")]) == 2
+    assert (
+        main.run(["train", "language", str(text), "--set", "dynamic=0.1", "-o", str(tmp_path / "run")]) == 2
+    )
     told = "dynamic is not a setting of LanguageModel but an option of `anaphora score`; give it there."
     assert told in capsys.readouterr().err
 

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tasks_tiny import PRESETS, pairs, tiny, words
 
 import anaphora as an
 from anaphora.data.around import Around
+from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.objective import TranslationObjective
+from anaphora.training.progress import Reporter
 
 PAIRS = pairs(60)
 
@@ -87,3 +90,94 @@ def test_what_evaluations_and_finalists_took_is_in_the_timings(tmp_path):
         '{"step": 9, "seconds": 10.0, "event": "finalists", "took": 1.0}\n'
     )
     assert module.share(run)["share"] == 0.1
+
+
+def of_step(run, step):
+    """The weights of a checkpoint, averaged ones where it has them."""
+    return an.load(run, checkpoint=step).model_.state_dict()
+
+
+@pytest.mark.parametrize("mean", [9.0, 7.0])
+def test_the_mean_of_the_best_weights_is_a_finalist(monkeypatch, tmp_path, mean):
+    """It is kept where it is better than each, and only there."""
+    greedy, used, said = iter([10.0, 20.0, 30.0]), iter([7.0, 8.0, mean]), []
+    monkeypatch.setattr(TranslationObjective, "evaluate", lambda *_: {"loss": 1.0, "chrf": next(greedy)})
+    monkeypatch.setattr(TranslationObjective, "final", lambda *_: {"loss": 1.0, "chrf": next(used)})
+
+    class Heard(Reporter):
+        def say(self, text):
+            said.append(text)
+
+    run = tmp_path / "run"
+    m = tiny(steps=6, valid_every=2, save_every=2, keep_best=2, average_best=2, ema=0.5)
+    m.fit(PAIRS, valid=PAIRS[:4], out=run, reporter=Heard())
+    first, second = of_step(run, 4), of_step(run, 6)
+    better = mean == 9.0
+    assert (m.result_.best_step, m.result_.best) == (6, max(mean, 8.0))
+    for name, tensor in an.load(run).model_.state_dict().items():
+        wanted = ((first[name].double() + second[name]) / 2).float() if better else second[name]
+        assert torch.equal(tensor, wanted)
+    told = "the mean of the weights of steps 4, 6 is better than each: chrf 9"
+    assert (told in said) == better
+    assert torch.equal(
+        m.model_.state_dict()[name], tensor
+    )  # what the estimator predicts with is what is saved
+
+
+def test_tasks_without_a_search_average_too_and_resume_to_the_same_bytes(tmp_path):
+    rows = [(f"{'good' if i % 2 else 'bad'} film {i % 7}", "01"[i % 2]) for i in range(60)]
+    settings = {
+        "embedding": 4,
+        "steps": 12,
+        "valid_every": 3,
+        "save_every": 3,
+        "device": "cpu",
+        "metric": "macro_f1",
+    }
+    m = an.Classifier("bow", average_best=3, lr=0.5, warmup=0, ema=0, **settings)
+    m.fit(rows, valid=rows[:20], out=tmp_path / "run")
+    assert m.settings_.keep_best == 3
+    before = (tmp_path / "run/model.safetensors").read_bytes()
+    an.Classifier.resume(tmp_path / "run")
+    assert (tmp_path / "run/model.safetensors").read_bytes() == before
+    single = [
+        json.loads(line)["dev"]
+        for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+        if "dev" in line
+    ]
+    assert m.result_.best >= max(one["macro_f1"] for one in single)
+    assert an.load(tmp_path / "run").score(rows[:20])["macro_f1"] == pytest.approx(m.result_.best)
+
+
+@pytest.mark.parametrize("given", [{"average_best": 1}, {"average_best": 3, "keep_best": 2}])
+def test_a_mean_of_too_few_or_too_many_is_refused(given):
+    with pytest.raises(
+        SettingsError, match=r"average_best = \d is a mean of at least 2 and at most keep_best"
+    ):
+        tiny(**given)
+
+
+def test_a_module_of_ones_own_may_end_with_a_mean(tmp_path):
+    torch.manual_seed(0)
+    x = torch.linspace(0, 1, 16)[:, None]
+    module, losses = torch.nn.Linear(1, 1), iter([5.0, 4.0, 3.0])
+    done = an.fit(
+        module,
+        torch.nn.MSELoss(),
+        [(x, 2 * x)],
+        out=tmp_path / "run",
+        evaluate=lambda _: {"wrong": next(losses, 1.0)},
+        metric="-wrong",
+        steps=3,
+        valid_every=1,
+        save_every=1,
+        average_best=2,
+        verbose=False,
+    )
+    assert (done.best, done.best_step) == (1.0, 3)
+    kept = [
+        load_file(tmp_path / f"run/checkpoints/step-0000000{n}/model.safetensors")["weight"] for n in (2, 3)
+    ]
+    assert torch.equal(module.weight, ((kept[0].double() + kept[1]) / 2).float())
+    with pytest.raises(SettingsError, match="average_best = 1"):
+        an.fit(module, torch.nn.MSELoss(), [(x, x)], average_best=1)

@@ -6,6 +6,7 @@ _SAME: dict[str, str] = {
     "accumulate": "accumulate_grad_batches gradient_accumulation gradient_accumulation_steps update_freq",
     "adversarial": "adversarial_training fgm virtual_adversarial",
     "attention_window": "local_attention sliding_window window_size",
+    "average_best": "average_checkpoints checkpoint_averaging checkpoint_average",
     "average_after": "nonmono non_monotone",
     "batch_tokens": "batch batch_size batchsize bs max_tokens_per_batch per_device_train_batch_size",
     "beam": "beam_size beam_width num_beams",

@@ -20,6 +20,10 @@ NT_ASGD = 5
 """Evaluations that the trigger of `optimizer = ntasgd` looks back over, as published."""
 
 
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 class TrainingSettings(Settings):
     steps: int = Field(
         4000,
@@ -149,6 +153,12 @@ class TrainingSettings(Settings):
         description="Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its "
         "evaluation. `resume` and `predict` take one by --checkpoint STEP.",
     )
+    average_best: int = Field(
+        0,
+        ge=0,
+        description="At the end, also judge the mean of the weights of so many of the best evaluations (checkpoint averaging, "
+        "Vaswani 2017), and keep it where it is better than each of them; their checkpoints are kept (`keep_best`). 0 = off.",
+    )
     film: int = Field(
         32,
         ge=0,
@@ -202,12 +212,16 @@ class TrainingSettings(Settings):
             found["epochs"] = 0.0
         if given.get("epochs"):  # a preset's bounds are about its own epochs
             found |= {"min_steps": 0, "max_steps": 0}
+        if given.get("average_best"):
+            found["keep_best"] = max(3, given["average_best"]) if _count(given["average_best"]) else 0
         if given.get("optimizer") == "ntasgd":
             found["schedule"] = "constant"
         return found
 
     @classmethod
     def problem(cls, s: Any) -> str | None:
+        if s.average_best == 1 or s.average_best > s.keep_best:
+            return f"average_best = {s.average_best} is a mean of at least 2 and at most keep_best = {s.keep_best} evaluations: set another one"
         if s.swa and s.trigger:
             return "swa and average_after (or optimizer = 'ntasgd') both say when averaging begins: leave one of them out"
         return super().problem(s)

@@ -22,7 +22,6 @@ from anaphora.settings.own import Part
 from anaphora.tasks.bulk.predicting import Predicting
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
-from anaphora.tasks.finalists import choose_finalist
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
@@ -38,6 +37,7 @@ from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
 from anaphora.training.epochs import EVALUATIONS, counted
 from anaphora.training.film import film_of
+from anaphora.training.finalists import choose_finalist
 from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device

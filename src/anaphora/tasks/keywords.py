@@ -110,6 +110,8 @@ class TrainingKeywords(TypedDict, total=False):
     """Newest checkpoints to keep; the best weights are kept besides, as model.safetensors. Default: 2."""
     keep_best: int
     """Checkpoints to keep besides the newest: those with the best dev metrics, each written right after its evaluation. `resume` and `predict` take one by --checkpoint STEP. Default: 0."""
+    average_best: int
+    """At the end, also judge the mean of the weights of so many of the best evaluations (checkpoint averaging, Vaswani 2017), and keep it where it is better than each of them; their checkpoints are kept (`keep_best`). 0 = off. Default: 0."""
     film: int
     """MiB that small snapshots of the weights at evaluations may take (at most 24 of them, in half precision): the studio and `an.load(RUN, frame=STEP)` follow the training with them. Those of models of which fewer than 3 fit are not taken; 0 = none. Default: 32."""
     patience: int

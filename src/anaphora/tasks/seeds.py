@@ -94,7 +94,9 @@ class SeedReport(Result):
 def seeds_asked(seeds: Any, first: int) -> list[int]:
     """``3`` → first, first + 1, first + 2; a list is taken as it is. Raises a `SettingsError` for anything else."""
     if isinstance(seeds, int) and 0 < seeds <= MOST and first + seeds > 2**32:
-        raise SettingsError([f"seeds = {seeds} from seed = {first} on cannot be used: the last seed is {2**32 - 1}."])
+        raise SettingsError(
+            [f"seeds = {seeds} from seed = {first} on cannot be used: the last seed is {2**32 - 1}."]
+        )
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         chosen = list(range(first, first + seeds)) if 0 < seeds <= MOST else []
     elif isinstance(seeds, Sequence) and not isinstance(seeds, str):

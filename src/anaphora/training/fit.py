@@ -25,6 +25,7 @@ from anaphora.settings.own import parts_of
 from anaphora.training import distributed
 from anaphora.training.epochs import counted
 from anaphora.training.film import film_of
+from anaphora.training.finalists import choose_finalist
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.objective import LossSum
 from anaphora.training.progress import Reporter
@@ -81,7 +82,10 @@ def fit(
     """
     one_length({"steps": steps, "epochs": epochs})
     length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}
-    complete = build(TrainingSettings, {**length, **settings}, owner="fit")
+    implied = TrainingSettings.implied(settings)
+    complete = build(TrainingSettings, {**length, **implied, **settings}, owner="fit")
+    if problem := TrainingSettings.problem(complete):
+        raise SettingsError([f"{problem}."])
     stream = _Stream(batches, complete.seed)
     complete = counted(complete, stream)
     reporter = reporter or reporter_for(complete, verbose)
@@ -99,7 +103,7 @@ def fit(
             trainer = Trainer(module, objective, stream, complete, run, reporter, film=film)
             if going_on:
                 trainer.resume()
-            result = trainer.run()
+            result = choose_finalist(run, module, trainer, trainer.run())
         group.barrier()
         module.load_state_dict(run.load_model(group.device)[0])
         module.eval()

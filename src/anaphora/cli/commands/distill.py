@@ -145,7 +145,9 @@ def _rewriting(request: Any, teachers: tuple[str, ...], sequences: bool, extra: 
             more, empty = written_pairs(teacher, texts)
             rows, left = rows + more, left + empty
         if left:
-            say(f"{left} {'input was' if left == 1 else 'inputs were'} left out, as nothing was written for them.")
+            say(
+                f"{left} {'input was' if left == 1 else 'inputs were'} left out, as nothing was written for them."
+            )
         return rows, list(dev)
 
     return rewrite

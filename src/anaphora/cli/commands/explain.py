@@ -152,7 +152,9 @@ def _explain_option(key: str, known: dict[str, dict[str, list[Entry]]], *, as_js
         first = next(iter(same.values()))
         result(f"{heading(key)}  {meaning}")
         default = word(first.default) or "…"
-        write = f"anaphora {first.group} RUN … --set {key}={default}, or m.{first.group}(…, {key}=…) in Python"
+        write = (
+            f"anaphora {first.group} RUN … --set {key}={default}, or m.{first.group}(…, {key}=…) in Python"
+        )
         rows = [("values", first.allowed), ("default", word(first.default)), ("write", write)]
         result(table([*rows, ("of", ", ".join(same))]))
     return bool(having)
