@@ -66,6 +66,20 @@ def test_memory_that_runs_out_while_numba_loads_its_compiler(capsys):
     assert "memory ran out" in capsys.readouterr().err
 
 
+def test_any_fault_of_a_process_with_little_memory_is_put_down_to_it(capsys, monkeypatch):
+    """A library of which only a part could be loaded fails in any way: here a module has lost a name."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (3 << 28, 3 << 28))
+
+    def work():
+        raise AttributeError("partially initialized module 'torch' has no attribute 'Tensor'")
+
+    assert guarded(work, debug=False) == MISTAKE
+    said = capsys.readouterr().err
+    assert "may use 768 MiB of memory only (ulimit -v)" in said
+    assert "fault of Anaphora" not in said
+    assert said.count("\n") == 1
+
+
 def test_other_errors_are_still_ours(capsys):
     for error in (SystemError("bad argument"), RuntimeError("x"), OSError("x"), ImportError("cannot import name 'x'"), ModuleNotFoundError("x", name="anaphora.x")):  # fmt: skip
 

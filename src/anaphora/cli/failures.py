@@ -30,6 +30,20 @@ EXTRAS = {
 """Extra → modules that come with it."""
 
 
+LEAST_ROOM = 2 << 30
+"""Bytes of address space that torch and the other libraries map before there is a model."""
+
+
+def _room() -> int:
+    """Bytes that this process may map; a large number where there is no limit."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return sys.maxsize
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+
 def guarded(work: Callable[[], object], *, debug: bool) -> int:
     """Do ``work`` and return the exit code: 0 fine, 1 our fault, 2 the user's or the world's, 130 Ctrl-C."""
     try:
@@ -74,8 +88,14 @@ def _tell(error: Exception, *, debug: bool) -> int:
         if first_to_say(text):
             say(f"anaphora: {text}")
         return MISTAKE
+    first = one_line((str(error).strip().splitlines() or [""])[0])
+    if (room := _room()) < LEAST_ROOM:  # libraries that cannot be loaded whole fail in any way
+        say(
+            f"anaphora: this process may use {room >> 20} MiB of memory only (ulimit -v), and failed ({type(error).__name__}: "
+            f"{first}); allow it at least {LEAST_ROOM >> 30} GiB."
+        )
+        return MISTAKE
     if not debug:
-        first = one_line((str(error).strip().splitlines() or [""])[0])
         say(f"anaphora: something went wrong inside ({type(error).__name__}: {first}).")
         say("This is a fault of Anaphora. The same command with --debug shows where it happened.")
     return FAULT
