@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -68,8 +69,20 @@ def test_the_rival_is_measured_on_the_same_dev_data(tmp_path):
     assert "ngrams reaches accuracy" in str(found)
 
 
+def test_with_few_dev_texts_the_rival_is_cross_validated_on_the_training_texts(tmp_path):
+    m = an.Classifier("bow", **TINY).fit(phrases(150), valid=phrases(12, 1), out=tmp_path / "run")
+    found = rival_of(m, tmp_path / "run")
+    assert (found.crossed, found.examples) == (150, 12)
+    assert found.ngrams > 90
+    assert f"in cross-validation on the 150 training texts, fitted in {found.seconds:.0f} s" in str(found)
+    # of 12 texts, 6 right: 50 ± 2 · 13.4
+    told = [(replace(found, ngrams=n, value=50.0).better, replace(found, ngrams=n, value=50.0).open) for n in (60, 90)]
+    assert told == [(False, True), (True, False)]
+    assert "too few to tell" not in m._advice(tmp_path / "run") or not found.better
+
+
 def test_there_is_no_rival_where_it_says_nothing(tmp_path, monkeypatch):
-    few = an.Classifier("bow", **TINY).fit(phrases(150), valid=phrases(20, 1), out=tmp_path / "few")
+    few = an.Classifier("bow", **TINY).fit(phrases(60), valid=phrases(60, 1), out=tmp_path / "few")
     assert rival_of(few, tmp_path / "few") is None
     counted = an.Classifier("ngrams", char_ngrams=3).fit(
         phrases(150), valid=phrases(60, 1), out=tmp_path / "direct"

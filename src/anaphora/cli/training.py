@@ -74,7 +74,7 @@ def report(
     """
     new = chosen is not None
     if hasattr(model, "seeds_"):
-        return _report_seeds(model, run, seconds=seconds, as_json=as_json)
+        return _report_seeds(model, run, seconds=seconds, as_json=as_json, new=new)
     ended = model.result_
     if not first_process():
         return str(ended.stopped)
@@ -126,7 +126,7 @@ def report(
     return str(ended.stopped)
 
 
-def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool) -> str:
+def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: bool) -> str:
     """The same for several seeds: mean ± standard deviation of every measure, and which run is best."""
     from anaphora.tasks.result import plain_value
 
@@ -164,6 +164,8 @@ def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool) -> str
     say(f"Best by {dev_name(found.metric)}: {found.best_run}")
     for word, step in TASKS[model.command].next_steps:
         say(f"{word} {name} {step.format(run=shlex.quote(found.best_run))}")
+    if new and (advice := model._advice(Path(found.best_run))):
+        say(f"Note: {advice}.")
     return stopped
 
 

@@ -239,9 +239,11 @@ class Classifier(SequenceReader):
 
     def _advice(self, run: Path) -> str:
         found = rival_of(self, run)
-        if found is None or not found.better:
-            return ""
-        return f"{found}: for these data --model ngrams is the better choice"
+        if found is not None and found.better:
+            return f"{found}: for these data --model ngrams is the better choice"
+        if found is not None and found.open:
+            return f"{found}, too few to tell which is better; hold out more with --set holdout=0.2, and try --model ngrams"
+        return ""
 
     def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
         """What is minimised, for training examples with the encoded labels ``truth``."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from anaphora.tasks.config import read_config
 from anaphora.training.run import RunFolder
@@ -17,7 +21,8 @@ MOST_TEXT = 2_000_000
 """Characters of training text up to which the fit takes seconds."""
 LEAST_TEXTS = 100
 LEAST_DEV = 50
-"""Fewer dev texts say little about which of two models is better."""
+"""Fewer dev texts say little about which of two models is better: `ngrams` is then judged on the training texts, part by part."""
+FOLDS = 5
 QUICK = {"model": "ngrams", "word_ngrams": 2, "char_ngrams": 5}
 
 
@@ -30,15 +35,31 @@ class Rival:
     value: float
     examples: int
     seconds: float
+    crossed: int = 0
+    """Training texts of a cross-validation, where the dev texts are too few; else 0."""
 
     @property
     def better(self) -> bool:
-        return self.ngrams > self.value
+        return self.ngrams > self.value + self._doubt
+
+    @property
+    def open(self) -> bool:
+        """Whether the dev texts are too few to tell."""
+        return bool(self.crossed) and abs(self.ngrams - self.value) <= self._doubt
+
+    @property
+    def _doubt(self) -> float:
+        """How far the run's own value may be off, where it is that of a few texts: two standard errors of a share."""
+        share = (self.value / 100 * self.examples + 1) / (self.examples + 2)  # never 0 or 1
+        return 200 * (share * (1 - share) / self.examples) ** 0.5 if self.crossed else 0.0
 
     def __str__(self) -> str:
+        where = f"on the same {self.examples} dev texts"
+        if self.crossed:
+            where = f"in cross-validation on the {self.crossed:,} training texts"
         return (
-            f"the preset ngrams reaches {self.metric} {self.ngrams:.1f} on the same {self.examples} dev texts, fitted in {self.seconds:.0f} s; "
-            f"this run has {self.value:.1f}"
+            f"the preset ngrams reaches {self.metric} {self.ngrams:.1f} {where}, fitted in {self.seconds:.0f} s; "
+            f"this run has {self.value:.1f}" + (f" on {self.examples} dev texts" if self.crossed else "")
         )
 
 
@@ -57,15 +78,24 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     data, dev = m._reopen(folder, read_config(folder.path))
     if data.describe()["kind"] == "corpus":  # generated to show what networks can do
         return None
-    if (
-        getattr(data, "text_bytes", MOST_TEXT + 1) > MOST_TEXT
-        or len(data) < LEAST_TEXTS
-        or len(dev) < LEAST_DEV
-    ):
+    if getattr(data, "text_bytes", MOST_TEXT + 1) > MOST_TEXT or len(data) < LEAST_TEXTS:
         return None
     begun = time.monotonic()
     other = Classifier.again({**QUICK, "target": s.target, "threshold": s.threshold})
     other._learn(data)
-    measures = other._solve(data, dev, None)
+    few = len(dev) < LEAST_DEV
+    if few and not hasattr(data, "part"):
+        return None
+    parts = _folds(data) if few else [(data, dev)]
+    values = [other._solve(train, held, None)[ended.metric] for train, held in parts]
     seconds = time.monotonic() - begun
-    return Rival(ended.metric, measures[ended.metric], ended.best, len(dev), seconds)
+    value = statistics.fmean(values)
+    return Rival(ended.metric, value, ended.best, len(dev), seconds, len(data) if few else 0)
+
+
+def _folds(data: Any) -> Iterator[tuple[Any, Any]]:
+    """`FOLDS` ways to divide data into a training part and one that judges."""
+    order = np.random.RandomState(0).permutation(len(data))
+    for fold in range(FOLDS):
+        judged = np.arange(len(order)) % FOLDS == fold
+        yield data.part(np.sort(order[~judged]), {}), data.part(np.sort(order[judged]), {})
