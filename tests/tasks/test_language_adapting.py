@@ -139,6 +139,24 @@ def test_what_cannot_learn_is_one_sentence(tmp_path):
         counts.score(tmp_path / "dev.txt", dynamic_steps=3)
 
 
+def test_a_learning_rate_that_ruins_the_model_is_refused(trained, tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT[:200])
+    before = trained.score(tmp_path / "text.txt")
+    for rate in (1e9, 1e30):
+        with pytest.raises(SettingsError, match=r"dynamic = 1e\+\d+ is too large: with it the loss is"):
+            trained.score(tmp_path / "text.txt", dynamic=rate)
+    assert trained.score(tmp_path / "text.txt") == before
+
+
+def test_a_masked_model_is_not_said_to_write(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    small = ["--hidden=8", "--layers=1", "--steps=1", "--batch-tokens=128", "--set=heads=2", "--set=context=12"]
+    said = finish(tmp_path, "train", "language", "text.txt", "--model", "masked", *small, "-o", "run")
+    assert "train classify DATA --init run" in said
+    assert "sample run" not in said
+    assert "predict run" not in said
+
+
 def test_the_command_takes_them(tmp_path):
     (tmp_path / "dev.txt").write_text(TEXT)
     model = an.LanguageModel("lstm", **{**SMALL, **PRESETS["lstm"]})

@@ -117,13 +117,20 @@ def report(
     if ended.stopped == "interrupted":
         say(f"Go on with it:  {name} resume {typed}")
     else:
-        steps = TASKS[model.command].next_steps
+        steps = _next_steps(model)
         margin = max(len(word) for word, _ in steps)
         for word, step in steps:
             say(f"{word.ljust(margin)} {name} {step.format(run=typed)}")
     if advice:
         say(f"Note: {advice}.")
     return str(ended.stopped)
+
+
+def _next_steps(model: Any) -> list[tuple[str, str]]:
+    """What to do with the trained model; others begin with a masked language model, which can neither write nor judge a line."""
+    if model.settings_.model == "masked":
+        return [("Begin with it:", "train classify DATA --init {run}"), ("Measure it:", "score {run} FILE")]
+    return list(TASKS[model.command].next_steps)
 
 
 def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: bool) -> str:
@@ -162,7 +169,7 @@ def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: b
         say(f"Go on with it:  {name} resume {typed}")
         return stopped
     say(f"Best by {dev_name(found.metric)}: {found.best_run}")
-    for word, step in TASKS[model.command].next_steps:
+    for word, step in _next_steps(model):
         say(f"{word} {name} {step.format(run=shlex.quote(found.best_run))}")
     if new and (advice := model._advice(Path(found.best_run))):
         say(f"Note: {advice}.")

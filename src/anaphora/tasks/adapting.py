@@ -26,10 +26,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.errors import SettingsError
 from anaphora.models.language import Carried, Language
 from anaphora.settings.language import ScoreOptions
 
 EPSILON = 1e-5
+DIVERGED = 5  # times the loss of a uniform guess
 BLOCK = 256  # places that look into the cache together
 
 Row = Sequence[int] | np.ndarray[Any, Any]
@@ -85,14 +87,30 @@ def adapted_log_probs(
                 hidden, reading = model.read(symbols[:, :-1], None if one.fresh else carried)
                 carried = _detached(reading.carried)
                 new, targets = hidden[0, one.counted :], symbols[0, 1 + one.counted :]
-                log_probs = -F.cross_entropy(model.output(new).float(), targets, reduction="none")
+                scores = model.output(new).float()
+                log_probs = -F.cross_entropy(scores, targets, reduction="none")
             if learner is not None:
                 learner.learn(-log_probs.mean())
             judged = log_probs.detach()
             if cache is not None:
                 judged = cache.mixed(judged, new.detach().float(), targets)
             found[one.row].append(judged.double())
-    return [torch.cat(parts).cpu().numpy() if parts else np.zeros(0) for parts in found]
+    judged_rows = [torch.cat(parts).cpu().numpy() if parts else np.zeros(0) for parts in found]
+    if learner is not None and any(map(len, judged_rows)):
+        _check_learning(np.concatenate(judged_rows), options, math.log(scores.shape[-1]))
+    return judged_rows
+
+
+def _check_learning(log_probs: np.ndarray[Any, Any], options: ScoreOptions, guess: float) -> None:
+    """A `SettingsError` where dynamic evaluation has made the model far worse than a uniform ``guess``."""
+    loss = -float(log_probs.mean())
+    if not math.isfinite(loss) or loss > DIVERGED * guess:
+        raise SettingsError(
+            [
+                f"dynamic = {options.dynamic:g} is too large: with it the loss is {loss:.3g} nats per symbol, where a guess has {guess:.3g}; "
+                "lower it, such as to 0.0003."
+            ]
+        )
 
 
 def _detached(carried: Any) -> Any:
