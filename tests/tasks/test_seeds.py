@@ -11,7 +11,7 @@ from classify_tiny import SETTINGS
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import RunError, SettingsError
-from anaphora.tasks.seeds import read_seeds, seeds_asked
+from anaphora.tasks.seeds import read_seeds, report, seeds_asked
 from anaphora.training.progress import Reporter
 
 ROWS = [
@@ -81,6 +81,17 @@ def test_an_interrupt_between_seeds_leaves_what_resume_goes_on_with(tmp_path):
     again = an.Classifier.resume(tmp_path / "cut")  # nothing is left: the report alone
     assert again.seeds_.measures == whole.measures
     assert again.classes_ == [0, 1]
+
+
+def test_the_report_is_of_the_runs_that_ended(tmp_path):
+    an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "runs", seeds=2)
+    written = json.loads((tmp_path / "runs/seeds.json").read_text())
+    loss = written["ended"]["1"]["metrics"]["loss"]
+    written["ended"]["2"] |= {"stopped": "interrupted", "metrics": {}, "best": None}  # before its first evaluation
+    (tmp_path / "runs/seeds.json").write_text(json.dumps(written))
+    found = report(tmp_path / "runs")
+    assert (found.left, found.best) == ([2], 1)
+    assert found.measures["loss"] == {"mean": loss, "sd": 0.0, "values": [loss]}
 
 
 def test_seeds_of_a_direct_preset_and_of_a_tagger(tmp_path):

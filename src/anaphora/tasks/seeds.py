@@ -272,8 +272,8 @@ def report(path: Path) -> SeedReport:
         if seed in written.ended
     ]
     whole = [one for one in runs if one.stopped != "interrupted"]
-    names = [name for name in runs[0].metrics if all(name in one.metrics for one in runs)]
     counted = whole or runs
+    names = [name for name in counted[0].metrics if all(name in one.metrics for one in counted)]
     measures = {
         name: {
             "mean": statistics.fmean(values),
