@@ -41,7 +41,9 @@ def test_swa_that_would_be_the_mean_of_no_step_is_refused():
     model = nn.Linear(1, 1, bias=False)
     assert average_of(model, toy_settings(swa=0.75, steps=4)).after == 3
     with pytest.raises(SettingsError, match=r"swa = 0\.9 of 4 steps leaves none to average"):
-        average_of(model, toy_settings(swa=0.9, steps=4))
+        average_of(model, toy_settings(swa=0.9, steps=4))  # steps that were counted from epochs
+    with pytest.raises(SettingsError, match=r"swa = 0\.9 of 4 steps leaves none to average"):
+        an.LanguageModel(swa=0.9, steps=4)
 
 
 @pytest.mark.parametrize(

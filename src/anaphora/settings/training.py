@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -222,6 +223,8 @@ class TrainingSettings(Settings):
     def problem(cls, s: Any) -> str | None:
         if s.average_best == 1 or s.average_best > s.keep_best:
             return f"average_best = {s.average_best} is a mean of at least 2 and at most keep_best = {s.keep_best} evaluations: set another one"
+        if s.swa and not s.epochs and math.ceil(s.swa * s.steps) >= s.steps:
+            return f"swa = {s.swa:g} of {s.steps} steps leaves none to average: lower swa, or train longer"
         if s.swa and s.trigger:
             return "swa and average_after (or optimizer = 'ntasgd') both say when averaging begins: leave one of them out"
         return super().problem(s)
