@@ -80,7 +80,7 @@ def command(key: str | None, task: str | None, model: str | None, as_json: bool)
             _list(known, model)
             _list_options({info.name: options(info) for info in asked})
         return
-    wanted = key.replace("-", "_").partition("=")[0]
+    wanted = key.replace("-", "_").replace(" ", "_").partition("=")[0]
     having = {name: found[wanted] for name, found in known.items() if wanted in found}
     if not having:
         others = {info.name: options(info) for info in asked}
