@@ -114,11 +114,10 @@ def read_plan(path: Path) -> list[Trial]:
 def check_plan(plan: Mapping[str, Any], seeds: Any, folds: Any) -> None:
     """A ValueError for keys and values that a plan does not have."""
     needed = ("task", "variants", "corpora")
-    for key in plan.keys() - {*needed, "metric", "seeds", "folds", "common"}:
-        near = difflib.get_close_matches(key, [*needed, "metric", "seeds", "folds", "common"], n=1)
-        raise ValueError(
-            f"{key} is no key of a plan (see --help)." + (f" Did you mean {near[0]}?" if near else "")
-        )
+    known = [*needed, "metric", "seeds", "folds", "common"]
+    for key in plan.keys() - set(known):
+        near = [f" Did you mean {word}?" for word in difflib.get_close_matches(key, known, n=1)]
+        raise ValueError(f"{key} is no key of a plan (see --help).{''.join(near)}")
     for key in needed:
         if key not in plan:
             raise ValueError(f"{key} is missing; a plan has task, variants and corpora.")
@@ -147,8 +146,7 @@ def check_trial(trial: Trial) -> None:
         resolve(TASKS[trial.task], trial.settings)
     except AnaphoraError as error:
         raise ValueError(f"variants.{trial.variant}: {error}") from None
-    unknown = trial.data.keys() - {"data", "dev", "rows"}
-    if unknown or "data" not in trial.data:
+    if trial.data.keys() - {"data", "dev", "rows"} or "data" not in trial.data:
         raise ValueError(f"corpora.{trial.corpus}: has data, and may have dev and rows.")
     for files in (trial.data["data"], trial.data.get("dev", [])):
         for file in files if isinstance(files, list) else [files]:

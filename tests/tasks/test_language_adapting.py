@@ -150,7 +150,14 @@ def test_a_learning_rate_that_ruins_the_model_is_refused(trained, tmp_path):
 
 def test_a_masked_model_is_not_said_to_write(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
-    small = ["--hidden=8", "--layers=1", "--steps=1", "--batch-tokens=128", "--set=heads=2", "--set=context=12"]
+    small = [
+        "--hidden=8",
+        "--layers=1",
+        "--steps=1",
+        "--batch-tokens=128",
+        "--set=heads=2",
+        "--set=context=12",
+    ]
     said = finish(tmp_path, "train", "language", "text.txt", "--model", "masked", *small, "-o", "run")
     assert "train classify DATA --init run" in said
     assert "sample run" not in said

@@ -87,7 +87,11 @@ def test_the_report_is_of_the_runs_that_ended(tmp_path):
     an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "runs", seeds=2)
     written = json.loads((tmp_path / "runs/seeds.json").read_text())
     loss = written["ended"]["1"]["metrics"]["loss"]
-    written["ended"]["2"] |= {"stopped": "interrupted", "metrics": {}, "best": None}  # before its first evaluation
+    written["ended"]["2"] |= {
+        "stopped": "interrupted",
+        "metrics": {},
+        "best": None,
+    }  # before its first evaluation
     (tmp_path / "runs/seeds.json").write_text(json.dumps(written))
     found = report(tmp_path / "runs")
     assert (found.left, found.best) == ([2], 1)

@@ -76,7 +76,10 @@ def test_with_few_dev_texts_the_rival_is_cross_validated_on_the_training_texts(t
     assert found.ngrams > 90
     assert f"in cross-validation on the 150 training texts, fitted in {found.seconds:.0f} s" in str(found)
     # of 12 texts, 6 right: 50 ± 2 · 13.4
-    told = [(replace(found, ngrams=n, value=50.0).better, replace(found, ngrams=n, value=50.0).open) for n in (60, 90)]
+    told = [
+        (replace(found, ngrams=n, value=50.0).better, replace(found, ngrams=n, value=50.0).open)
+        for n in (60, 90)
+    ]
     assert told == [(False, True), (True, False)]
     assert "too few to tell" not in m._advice(tmp_path / "run") or not found.better
 

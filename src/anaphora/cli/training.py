@@ -102,7 +102,9 @@ def report(
         "interrupted": "Interrupted at step {}",
         "callback": "Stopped by a callback at step {}",
     }
-    if ended.trained:
+    if getattr(model, "_direct", False):
+        say(f"Fitted ({duration(seconds)}).")
+    elif ended.trained:
         say(f"{reasons[ended.stopped].format(number(ended.steps))} ({duration(seconds)}).")
     result(
         table(
@@ -128,7 +130,7 @@ def report(
 
 def _next_steps(model: Any) -> list[tuple[str, str]]:
     """What to do with the trained model; others begin with a masked language model, which can neither write nor judge a line."""
-    if model.settings_.model == "masked":
+    if getattr(model.settings_, "model", "") == "masked":
         return [("Begin with it:", "train classify DATA --init {run}"), ("Measure it:", "score {run} FILE")]
     return list(TASKS[model.command].next_steps)
 

@@ -80,12 +80,7 @@ def fit(
     >>> bool((model(x) - (2 * x + 1)).abs().max() < 0.1)
     True
     """
-    one_length({"steps": steps, "epochs": epochs})
-    length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}
-    implied = TrainingSettings.implied(settings)
-    complete = build(TrainingSettings, {**length, **implied, **settings}, owner="fit")
-    if problem := TrainingSettings.problem(complete):
-        raise SettingsError([f"{problem}."])
+    complete = _complete(steps, epochs, settings)
     stream = _Stream(batches, complete.seed)
     complete = counted(complete, stream)
     reporter = reporter or reporter_for(complete, verbose)
@@ -111,6 +106,17 @@ def fit(
     finally:
         if out is None:
             shutil.rmtree(place.parent, ignore_errors=True)
+
+
+def _complete(steps: int | None, epochs: float | None, settings: Mapping[str, Any]) -> TrainingSettings:
+    """All settings of a training, checked one by one and beside each other."""
+    one_length({"steps": steps, "epochs": epochs})
+    length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}
+    implied = TrainingSettings.implied(settings)
+    complete = build(TrainingSettings, {**length, **implied, **settings}, owner="fit")
+    if problem := TrainingSettings.problem(complete):
+        raise SettingsError([f"{problem}."])
+    return complete
 
 
 def _prepare(

@@ -111,7 +111,7 @@ def _report_several(run: str, data: Any, scores: dict[str, dict[str, Any]], *, a
     from anaphora.cli.output import emit, result, say, table
 
     first, *others = scores.values()
-    measures = {}
+    measures: dict[str, dict[str, Any]] = {}
     for key, value in first.items():
         values = [value, *(one.get(key) for one in others)]
         if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
