@@ -218,6 +218,7 @@ def test_names_of_other_libraries_are_understood(given, meant):
 
 def test_synonyms_name_settings_and_none_hides_one():
     settings = set().union(*(task.settings.model_fields for task in TASKS.values()))
+    settings |= set().union(*(task.scoring.model_fields for task in TASKS.values() if task.scoring))
     assert not SYNONYMS.keys() & {name for name, _ in SYNONYMS.values()}
     missing = {name for name, _ in SYNONYMS.values()} - settings
     assert not missing, f"synonyms of what is no setting: {missing}"
