@@ -19,7 +19,7 @@ from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, Vecto
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
 from anaphora.data.vectors import ANY_SIZE, VectorRows
-from anaphora.errors import AnaphoraError, DataError
+from anaphora.errors import AnaphoraError
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
@@ -58,7 +58,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
-from anaphora.tasks.suiting.classify import suit_texts
+from anaphora.tasks.suiting.classify import check_fits, suit_texts
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.training.loop import TrainingResult
@@ -123,31 +123,11 @@ class Classifier(SequenceReader):
 
     def _learn(self, data: Labelled) -> None:
         s = self.settings_
+        check_fits(s, data, direct=self._direct, looks=self._donor is not None)
         if self._donor is not None:
-            if not isinstance(data, VectorRows):
-                raise DataError(
-                    f"{s.init}, which init names, looks at pictures, but the data are texts; give pictures."
-                )
             self.inputs_ = self._donor.inputs_
         elif isinstance(data, VectorRows):
-            if s.init or s.embeddings:
-                raise DataError(
-                    "init and embeddings are about symbols, but the data are vectors; leave them out."
-                )
-            if self._direct or s.model == "fasttext":
-                raise DataError(
-                    f"the preset {s.model} reads texts, but the data are vectors; choose another."
-                )
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale, of_vectors(s.features))
-        elif s.features != "none":
-            raise DataError("features makes frames of vectors, but the data are texts; leave it out.")
-        elif s.frontend != "none":
-            raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
-        elif s.model in PICTURES:
-            raise DataError(
-                f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "
-                "their labels, or choose another preset."
-            )
         elif self._direct or s.model == "fasttext":
             self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
         else:
@@ -239,11 +219,7 @@ class Classifier(SequenceReader):
 
     def _advice(self, run: Path) -> str:
         found = rival_of(self, run)
-        if found is not None and found.better:
-            return f"{found}: for these data --model ngrams is the better choice"
-        if found is not None and found.open:
-            return f"{found}, too few to tell which is better; hold out more with --set holdout=0.2, and try --model ngrams"
-        return ""
+        return "" if found is None else found.advice
 
     def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
         """What is minimised, for training examples with the encoded labels ``truth``."""

@@ -1,12 +1,16 @@
-"""Defaults of a classifier of texts that depend on how many texts there are to learn from."""
+"""Whether settings of a classifier fit its data, and defaults that depend on how many texts there are to learn from."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anaphora.data.vectors import VectorRows
+from anaphora.errors import DataError
+from anaphora.settings.classify import PICTURES, ClassifierSettings
 from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
+    from anaphora.data.labelled import Labelled
     from anaphora.data.sources.source import Source
     from anaphora.tasks.classify.estimator import Classifier
 
@@ -36,3 +40,34 @@ def suit_texts(m: Classifier, data: Source) -> None:
     ):
         return
     assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")
+
+
+def check_fits(s: ClassifierSettings, data: Labelled, *, direct: bool, looks: bool) -> None:
+    """A `DataError` where ``data`` are not what the settings are about.
+
+    ``direct``: the preset is fitted in one go; ``looks``: ``init`` names a model of pictures.
+    """
+    vectors = isinstance(data, VectorRows)
+    if looks:
+        if not vectors:
+            raise DataError(
+                f"{s.init}, which init names, looks at pictures, but the data are texts; give pictures."
+            )
+        return
+    if vectors:
+        if s.init or s.embeddings:
+            raise DataError(
+                "init and embeddings are about symbols, but the data are vectors; leave them out."
+            )
+        if direct or s.model == "fasttext":
+            raise DataError(f"the preset {s.model} reads texts, but the data are vectors; choose another.")
+        return
+    if s.features != "none":
+        raise DataError("features makes frames of vectors, but the data are texts; leave it out.")
+    if s.frontend != "none":
+        raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
+    if s.model in PICTURES:
+        raise DataError(
+            f"the preset {s.model} looks at pictures, but the data are texts; give arrays (rows, columns) with "
+            "their labels, or choose another preset."
+        )

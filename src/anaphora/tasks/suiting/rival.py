@@ -48,6 +48,15 @@ class Rival:
         return bool(self.crossed) and abs(self.ngrams - self.value) <= self._doubt
 
     @property
+    def advice(self) -> str:
+        """What to do about it, without a full stop; nothing where the run is the better one."""
+        if self.better:
+            return f"{self}: for these data --model ngrams is the better choice"
+        if self.open:
+            return f"{self}, too few to tell which is better; hold out more with --set holdout=0.2, and try --model ngrams"
+        return ""
+
+    @property
     def _doubt(self) -> float:
         """How far the run's own value may be off, where it is that of a few texts: two standard errors of a share."""
         share = (self.value / 100 * self.examples + 1) / (self.examples + 2)  # never 0 or 1
