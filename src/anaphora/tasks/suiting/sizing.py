@@ -64,8 +64,7 @@ def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
         for key, value in chosen.items()
         if key in used and key not in given and getattr(m.settings_, key) != value
     }
-    changes = _agreeing(m, changes)
-    if changes:
+    if changes and (changes := _agreeing(m, changes)):
         m.settings_ = m.settings_.model_copy(update=changes)
         say(f"assumed, for {why}: {', '.join(f'{key}={_written(value)}' for key, value in changes.items())}")
 
