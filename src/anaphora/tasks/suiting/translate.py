@@ -80,11 +80,12 @@ def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:
 
 
 def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
-    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol."""
-    if joint:
-        return {"tokens": "char"} if {reads, writes} <= {"words", "tagged"} else {}
+    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol, or letters
+    and tags."""
     if reads == "tagged":
-        return {"source_tokens": "char+tags", "target_tokens": "char", "joint": False}
+        return {"source_tokens": "char+tags", "target_tokens": "char", "joint": joint}
+    if joint:
+        return {"tokens": "char"} if {reads, writes} == {"words"} else {}
     if reads == writes == "words":
         return {"tokens": "char"}
     if (reads, writes) == ("words", "symbols"):
