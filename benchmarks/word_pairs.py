@@ -107,7 +107,9 @@ def main() -> None:
         if len(rights) > 1:
             print(f"mean {statistics.mean(rights):.2f} ± {statistics.stdev(rights):.2f}", flush=True)
         if given.ensemble:
-            print(f"ensemble of {len(runs)}: right {judged_right(an.ensemble(runs), truth):.2f} %", flush=True)
+            print(
+                f"ensemble of {len(runs)}: right {judged_right(an.ensemble(runs), truth):.2f} %", flush=True
+            )
 
 
 def one(

@@ -145,11 +145,13 @@ def test_one_vocabulary_has_a_letter_once_and_forms_have_no_tags():
     both = PairTokenizer.of_letters(pairs, vocab_size=99)
     again = PairTokenizer.from_json(both.to_json())
     for found in (both, again):
-        assert found.joint and (found.source.kind, found.target.kind) == ("char+tags", "char")
+        assert found.joint
+        assert (found.source.kind, found.target.kind) == ("char+tags", "char")
         assert found.source.spellings == found.target.spellings
         assert len(set(found.source.spellings)) == found.source.size
         ((g, o, v, past),), (form,) = found.sources(["go V;PST"]), found.targets(["go UP"])
-        assert form[:2] == [g, o] and found.source.pieces([v, past]) == [";V", ";PST"]
+        assert form[:2] == [g, o]
+        assert found.source.pieces([v, past]) == [";V", ";PST"]
         assert found.target.pieces(form) == ["g", "o", "▁", "U", "P"]  # not a tag, though it looks like one
         assert found.target.decode(form) == "go UP"
 

@@ -82,7 +82,8 @@ def test_one_vocabulary_for_both_sides_is_one_of_letters(kind, symbols, model):
     m = an.Translator(model=model, joint=True)
     suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST)]))
     s = m.settings_
-    assert s.joint and (s.tokens, s.source_tokens, s.target_tokens) == symbols
+    assert s.joint
+    assert (s.tokens, s.source_tokens, s.target_tokens) == symbols
 
 
 def test_one_vocabulary_of_letters_and_phones_is_left_to_the_user():
