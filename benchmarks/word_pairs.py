@@ -7,7 +7,7 @@ Inflection: rows ``lemma⇥form⇥tags``, as a translator reads them; the dev ro
 training rows, drawn in one fixed order, are judged and 500 choose the weights: with these, settings are chosen. ``--others german-train-high``, for few training rows: 2 000 rows of
 that file that are not among them are judged, and 100 of them choose the weights. Phones: of all words, drawn likewise,
 ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
-A line for each seed as soon as it is known, then the mean and standard deviation in percent.
+A line for each seed as soon as it is known, then the mean and standard deviation in percent, and with ``--ensemble`` what all seeds reach together.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--held-out", type=int, default=6000)
     parser.add_argument("--others", type=Path, help="inflection: a larger file to draw judged rows from")
+    parser.add_argument("--ensemble", action="store_true", help="also predict with the mean of all seeds")
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     if len(given.files) > (2 if given.kind == "inflection" else 1):
@@ -97,30 +98,49 @@ def main() -> None:
         words = pronounced(given.files[0])
         train, dev, judged = split(words, given.held_out)
         truth = {word: words[word] for word in judged}
-    rights = [one(given.model, seed, dict(given.set), train, dev, truth) for seed in given.seeds]
-    if len(rights) > 1:
-        print(f"mean {statistics.mean(rights):.2f} ± {statistics.stdev(rights):.2f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [Path(folder) / str(seed) for seed in given.seeds]
+        rights = [
+            one(given.model, seed, dict(given.set), train, dev, truth, run)
+            for seed, run in zip(given.seeds, runs, strict=True)
+        ]
+        if len(rights) > 1:
+            print(f"mean {statistics.mean(rights):.2f} ± {statistics.stdev(rights):.2f}", flush=True)
+        if given.ensemble:
+            print(
+                f"ensemble of {len(runs)}: right {judged_right(an.ensemble(runs), truth):.2f} %", flush=True
+            )
 
 
 def one(
-    model: str, seed: int, settings: dict[str, Any], train: Pairs, dev: Pairs, truth: dict[str, list[str]]
+    model: str,
+    seed: int,
+    settings: dict[str, Any],
+    train: Pairs,
+    dev: Pairs,
+    truth: dict[str, list[str]],
+    run: Path,
 ) -> float:
     began = time.perf_counter()
     translator = an.Translator(model, seed=seed, **settings)
-    with tempfile.TemporaryDirectory() as folder:
-        translator.fit(train, valid=dev, out=Path(folder) / "run", verbose=False)
+    translator.fit(train, valid=dev, out=run, verbose=False)
     trained = time.perf_counter() - began
-    sources = list(truth)
-    outputs = translator.predict(sources)
-    right = 100 * statistics.mean(
-        output in truth[source] for source, output in zip(sources, outputs, strict=True)
-    )
+    right = judged_right(translator, truth)
     found = translator.result_
     print(
         f"{model} seed {seed}  right {right:.2f} %  best step {found.best_step} of {found.steps}  trained in {trained:.0f} s",
         flush=True,
     )
     return right
+
+
+def judged_right(model: Any, truth: dict[str, list[str]]) -> float:
+    """Outputs that are among the right ones of their source, in percent."""
+    sources = list(truth)
+    outputs = model.predict(sources)
+    return 100 * statistics.mean(
+        output in truth[source] for source, output in zip(sources, outputs, strict=True)
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from anaphora.data.asked import asked_batches
 from anaphora.data.bundles import are_bundles, without_tags
 from anaphora.data.sources.opening import open_source, reopen_source
 from anaphora.data.sources.report import reported
-from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.sources.source import MemorySource
+from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import read_own_tokenizer
 from anaphora.errors import DataError
 
@@ -137,6 +138,22 @@ def test_each_tag_is_one_symbol_and_the_rest_is_letters():
 def test_lower_case_folds_words_and_tags_alike():
     tokenizer = Tokenizer.train(["Go ADJ", "GO V;PST"], kind="char+tags", vocab_size=99, lowercase=True)
     assert tokenizer.pieces(tokenizer.encode("go ADJ")) == ["g", "o", ";adj"]
+
+
+def test_one_vocabulary_has_a_letter_once_and_forms_have_no_tags():
+    pairs = MemorySource([("go V;PST", "wENT UP"), ("nice ADJ", "nicer")], {"kind": "pairs"})
+    both = PairTokenizer.of_letters(pairs, vocab_size=99)
+    again = PairTokenizer.from_json(both.to_json())
+    for found in (both, again):
+        assert found.joint
+        assert (found.source.kind, found.target.kind) == ("char+tags", "char")
+        assert found.source.spellings == found.target.spellings
+        assert len(set(found.source.spellings)) == found.source.size
+        ((g, o, v, past),), (form,) = found.sources(["go V;PST"]), found.targets(["go UP"])
+        assert form[:2] == [g, o]
+        assert found.source.pieces([v, past]) == [";V", ";PST"]
+        assert found.target.pieces(form) == ["g", "o", "▁", "U", "P"]  # not a tag, though it looks like one
+        assert found.target.decode(form) == "go UP"
 
 
 EVERY = Tokenizer.train(

@@ -81,6 +81,23 @@ def test_an_exported_model_reads_tags_as_the_run_does(run, tmp_path):
     assert exported.predict(asked) == m.predict(asked)
 
 
+def test_one_vocabulary_of_letters_is_loaded_and_exported_as_it_was(run, tmp_path):
+    _, folder, _ = run
+    m = an.Translator(**TINY, steps=2, joint=True)
+    m.fit(folder / "train", valid=folder / "dev", out=tmp_path / "run", verbose=False)
+    assert m.model_.encoder.embedding is m.model_.decoder.embedding
+    asked = ["rest V;PST", "mine V;NFIN"]
+    again = an.load(tmp_path / "run")
+    assert again.predict(asked) == m.predict(asked)
+    assert (again.tokenizer_.source.kind, again.tokenizer_.target.kind) == ("char+tags", "char")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    m.export(tmp_path / "exported")
+    from anaphora import runtime
+
+    assert runtime.load(tmp_path / "exported").predict(asked) == m.predict(asked)
+
+
 def test_what_the_user_says_of_symbols_stands(run):
     _, folder, _ = run
     m = an.Translator(**TINY, steps=1, tokens="char").fit(

@@ -75,12 +75,15 @@ def test_what_the_user_gives_is_kept(given):
 
 
 @pytest.mark.parametrize("model", ["lstm-attention", "transformer"])
-@pytest.mark.parametrize("kind", ["spelling", "inflection"])
-def test_one_vocabulary_for_both_sides_is_one_of_letters(kind, model):
+@pytest.mark.parametrize(
+    ("kind", "symbols"), [("spelling", ("char", "", "")), ("inflection", ("bpe", "char+tags", "char"))]
+)
+def test_one_vocabulary_for_both_sides_is_one_of_letters(kind, symbols, model):
     m = an.Translator(model=model, joint=True)
     suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST)]))
-    assert (m.settings_.joint, m.settings_.tokens) == (True, "char")
-    assert (m.settings_.source_tokens, m.settings_.target_tokens) == ("", "")
+    s = m.settings_
+    assert s.joint
+    assert (s.tokens, s.source_tokens, s.target_tokens) == symbols
 
 
 def test_one_vocabulary_of_letters_and_phones_is_left_to_the_user():

@@ -78,6 +78,22 @@ class Tokenizer:
             model = vocabularies.most_frequent(prepared, kind, vocab_size, raw)
         return cls(vocabularies.assemble(model, kind, lowercase, raw), kind, lowercase, raw)
 
+    def extended(self, spellings: Iterable[str]) -> Tokenizer:
+        """The same kind of tokenizer with the symbols of ``spellings`` that it does not have after its own."""
+        known = dict.fromkeys((*self._spellings, *spellings))
+        vocabulary = {spelling: i for i, spelling in enumerate(known)}
+        model = models.WordLevel(vocabulary, unk_token=SPELLINGS[UNK])
+        engine = vocabularies.assemble(model, self.kind, self.lowercase, self.raw)
+        return Tokenizer(engine, self.kind, self.lowercase, self.raw)
+
+    def by_letters(self) -> Tokenizer:
+        """The vocabulary of a tokenizer of words with tags for texts without: every character is a symbol."""
+        vocabulary = {spelling: i for i, spelling in enumerate(self._spellings)}
+        model = models.WordLevel(vocabulary, unk_token=SPELLINGS[UNK])
+        return Tokenizer(
+            vocabularies.assemble(model, "char", self.lowercase, self.raw), "char", self.lowercase, self.raw
+        )
+
     @property
     def spellings(self) -> list[str]:
         """How every symbol is written, in the order of the ids."""
@@ -253,6 +269,16 @@ class PairTokenizer:
             return cls(shared, shared, True)
         return cls(source(sources), target(targets), False)
 
+    @classmethod
+    def of_letters(cls, pairs: Source, *, vocab_size: int, lowercase: bool = False) -> PairTokenizer:
+        """One vocabulary of words with tags (``char+tags``) and of forms without: a letter is the same symbol on both sides."""
+        learn = functools.partial(Tokenizer.train, vocab_size=vocab_size, lowercase=lowercase)
+        apart = cls.learnt(
+            pairs, functools.partial(learn, kind="char+tags"), functools.partial(learn, kind="char")
+        )
+        shared = apart.source.extended(apart.target.spellings)
+        return cls(shared, shared.by_letters(), True)
+
     def to_json(self) -> str:
         """The text of a run's ``tokenizer.json``: each side in the format of the `tokenizers` library."""
         sides = {
@@ -282,6 +308,8 @@ class PairTokenizer:
             ) from None
         read = read or (lambda side, _: Tokenizer.from_json(side))
         shared = read(json.dumps(source), False)
+        if joint and shared.kind == "char+tags":
+            return cls(shared, shared.by_letters(), True, around)
         return cls(shared, shared if joint else read(json.dumps(target), True), joint, around)
 
 

@@ -109,8 +109,9 @@ class SidesSettings(TextSettings):
             value = getattr(self, key)
             if value and (own or "auto") != "auto":
                 raise ValueError(f"{key} = {value!r} has no place beside a tokenizer of your own")
+        tagged = (self.source_tokens, self.target_tokens) == ("char+tags", "char")
         for key in ("source_tokens", "target_tokens", "target_tokenizer"):
-            if getattr(self, key) and self.joint:
+            if getattr(self, key) and self.joint and not (tagged and key != "target_tokenizer"):
                 raise ValueError(
                     f"{key} = {getattr(self, key)!r} is for one side, but joint = true makes one vocabulary of both: set "
                     "joint = false"

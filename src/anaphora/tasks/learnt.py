@@ -37,6 +37,8 @@ def learn_tokenizer(
 
 def learn_sides(s: SidesSettings, pairs: Source) -> PairTokenizer:
     """The tokenizers of both sides of ``pairs``."""
+    if s.joint and s.source_tokens == "char+tags":
+        return PairTokenizer.of_letters(pairs, vocab_size=s.vocab_size, lowercase=s.lowercase)
     source = partial(learn_tokenizer, s, tokens=s.source_tokens)
     target = partial(learn_tokenizer, s, tokens=s.target_tokens, tokenizer=s.target_tokenizer)
     return PairTokenizer.learnt(pairs, source, None if s.joint else target)

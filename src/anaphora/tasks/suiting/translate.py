@@ -33,8 +33,8 @@ MANY = 300_000
 OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2}}
 """By preset, for outputs of letters, phones or actions: to be right in every symbol takes more steps than a good sentence does,
 and noise in the inputs and R-Drop make it slower still."""
-PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 1500, "max_steps": 6000}
-"""How long every preset trains for such outputs."""
+PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 3000, "max_steps": 6000}
+"""How long every preset trains for such outputs; 1 000 words need more passes than 10 000."""
 STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
 """The same for embedded corpora, by preset, where it is more than for sentences."""
 FEW_PAIRS: dict[str, Any] = {"batch_tokens": 1024}
@@ -80,11 +80,12 @@ def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:
 
 
 def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
-    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol."""
-    if joint:
-        return {"tokens": "char"} if {reads, writes} <= {"words", "tagged"} else {}
+    """What a symbol of each side is, where it is a letter; ``joint``: the user wants one vocabulary, which has one kind of symbol, or letters
+    and tags."""
     if reads == "tagged":
-        return {"source_tokens": "char+tags", "target_tokens": "char", "joint": False}
+        return {"source_tokens": "char+tags", "target_tokens": "char", "joint": joint}
+    if joint:
+        return {"tokens": "char"} if {reads, writes} == {"words"} else {}
     if reads == writes == "words":
         return {"tokens": "char"}
     if (reads, writes) == ("words", "symbols"):
