@@ -8,7 +8,7 @@ extern "C" __global__ void transducer_gradient(const elem*z,const i64*labels,con
   const unsigned nodes=(unsigned)rows*T_most*width;
   for(unsigned n=blockIdx.x*warps+(threadIdx.x>>5);n<nodes;n+=gridDim.x*warps){
     const int u=n%width,bt=n/width,t=bt%T_most,b=bt/T_most;
-    const Row r=row_of(frames,sizes,b,T_most,width);
+    const Row r=row_of(frames,sizes,b,T_most,width-1);
     const elem*row=z+(i64)n*symbols;
     elem*out=to+(i64)n*symbols;
     const i64 first=(i64)b*(T_most+width-1)*width,at=first+(i64)(t+u)*width+u;

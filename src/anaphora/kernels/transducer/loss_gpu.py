@@ -19,16 +19,15 @@ from anaphora.kernels.gpu.kernel import KINDS, Kernel
 TYPES = {**KINDS, torch.float64: 3}
 """Types of logits by what ``KIND`` is in a source."""
 MOST_NODES = 2**31 - 1
-WRONG, LOST = 1, 2
-"""What `sums` reports of a row: a length or symbol is out of range; no alignment has a probability above 0."""
 
 _WARPS = 8
 _MOST_THREADS = 1024
 
 
 def _kernel(part: str, threads: int) -> Kernel:
-    text = "".join(Path(__file__).with_name(f"{name}.cu").read_text() for name in ("common", part))
-    return Kernel(text, f"transducer_{part}", threads=threads)
+    here = Path(__file__).parent
+    files = (here.parent / "gpu" / "rows.cu", here / "common.cu", here / f"{part}.cu")
+    return Kernel("".join(file.read_text() for file in files), f"transducer_{part}", threads=threads)
 
 
 _nodes, _gradient = _kernel("nodes", 32 * _WARPS), _kernel("gradient", 32 * _WARPS)
@@ -64,7 +63,8 @@ class Job(NamedTuple):
 
 
 def sums(job: Job) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses ``(B,)``, zero where there is no alignment; status ``(B,)``, 0, WRONG or LOST; and what `gradient` needs of them.
+    """Losses ``(B,)``, zero where there is no alignment; status ``(B,)``, see `anaphora.kernels.gpu.reported`; and what `gradient`
+    needs.
 
     Losses and status are float64 of such logits and float32 of others. The loss of a row that is WRONG has no meaning.
     """

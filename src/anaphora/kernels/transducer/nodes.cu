@@ -5,7 +5,7 @@ extern "C" __global__ void transducer_nodes(const elem*z,const i64*labels,const 
   const unsigned nodes=(unsigned)rows*T_most*width;
   for(unsigned n=blockIdx.x*warps+(threadIdx.x>>5);n<nodes;n+=gridDim.x*warps){
     const unsigned u=n%width,bt=n/width,t=bt%T_most,b=bt/T_most;
-    const Row r=row_of(frames,sizes,b,T_most,width);
+    const Row r=row_of(frames,sizes,b,T_most,width-1);
     if(t>=(unsigned)r.T||u>(unsigned)r.U)continue;
     const elem*row=z+(i64)n*symbols;
     real most=(real)nothing();

@@ -20,6 +20,12 @@ def checked_scores(
     name: str, scores: Tensor | NDArray[np.floating], lengths: Lengths, blank: int
 ) -> tuple[Tensor, Tensor]:
     """Scores ``(batch, time, symbols)`` as a tensor and their lengths ``(batch,)`` on the CPU."""
+    scores = checked_kind(name, scores, blank)
+    return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
+
+
+def checked_kind(name: str, scores: Tensor | NDArray[np.floating], blank: int) -> Tensor:
+    """Scores ``(batch, time, symbols)`` as a tensor."""
     scores = torch.as_tensor(scores)
     if scores.dim() != 3 or not scores.is_floating_point():
         raise ValueError(
@@ -27,7 +33,7 @@ def checked_scores(
         )
     if not 0 <= blank < scores.shape[2]:
         raise ValueError(f"{name}: blank={blank} must be one of the {scores.shape[2]} symbols.")
-    return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
+    return scores
 
 
 def checked_log_probs(

@@ -14,11 +14,12 @@ from torch.nn import functional as F
 from anaphora.search.ctc._inputs import (
     Lengths,
     Targets,
-    checked_scores,
-    checked_targets,
+    checked_kind,
     frames_needed,
     refuse,
 )
+from anaphora.search.ctc._fused import can_fuse, fused_loss
+from anaphora.search.ctc._on_gpu import Given
 
 _ELEMENTS = 2**22
 """Scores that are in float64 at the same time."""
@@ -50,8 +51,9 @@ def ctc_loss(
         probability 0) raises `DataError` with its row, or with "zero" adds neither loss nor gradient.
 
     On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7; rows are shared out
-    over `torch.get_num_threads()` threads, which changes no result. CUDA uses PyTorch's kernel, with the gradient
-    corrected for ``normalized=True``. Differentiable once.
+    over `torch.get_num_threads()` threads, which changes no result. On NVIDIA GPUs sums are in float64 as well, in kernels of
+    our own, up to targets of 1023 symbols; beyond that, and on other GPUs, PyTorch's kernel is used, in the type of the
+    scores, with the gradient corrected for ``normalized=True``. Differentiable once.
 
     >>> loss = an.search.ctc_loss(torch.zeros(1, 2, 2), torch.tensor([[1]]), reduction="sum")
     >>> round(float((-loss).exp()), 3)  # three of four paths spell it
@@ -61,10 +63,12 @@ def ctc_loss(
         raise ValueError(
             f"ctc_loss: reduction is mean, sum or none, impossible is raise or zero; got {reduction}, {impossible}."
         )
-    logits, lengths = checked_scores("ctc_loss", logits, logit_lengths, blank)
-    labels, sizes = checked_targets(
-        "ctc_loss", targets, target_lengths, logits.shape[0], logits.shape[2], blank
-    )
+    logits = checked_kind("ctc_loss", logits, blank)
+    counts = (logit_lengths, target_lengths)
+    given = Given("ctc_loss", targets, *counts, *logits.shape, blank, reduction, impossible)
+    if can_fuse(logits, targets):
+        return fused_loss(logits, given, normalized)
+    labels, lengths, sizes = given.checked()
     wanted = torch.is_grad_enabled() and logits.requires_grad
     losses: Tensor = _Losses.apply(logits, labels, lengths, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
     if reduction == "none":

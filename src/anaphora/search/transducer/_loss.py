@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from anaphora.search.ctc._inputs import Lengths, Targets
-from anaphora.search.transducer._fused import Given, can_fuse, fused_loss
-from anaphora.search.transducer._refused import refuse_lost
+from anaphora.search.ctc._on_gpu import Given
+from anaphora.search.transducer._fused import can_fuse, fused_loss
+from anaphora.search.transducer._refused import check_places, refuse_lost
 
 
 def transducer_loss(
@@ -55,13 +56,17 @@ def transducer_loss(
             "transducer_loss: logits must be floats (batch, time, longest + 1, symbols), "
             f"got {tuple(logits.shape)} of {logits.dtype}."
         )
-    rows, symbols = logits.shape[0], logits.shape[3]
+    rows, time, places, symbols = logits.shape
     if not 0 <= blank < symbols:
         raise ValueError(f"transducer_loss: blank={blank} must be one of the {symbols} symbols.")
-    given = Given(targets, logit_lengths, target_lengths, blank, reduction, impossible)
+    lengths = (logit_lengths, target_lengths)
+    given = Given(
+        "transducer_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible
+    )
     if can_fuse(logits):
         return fused_loss(logits, given)
-    labels, frames, sizes = given.checked(logits)
+    labels, frames, sizes = given.checked()
+    check_places(labels.shape[1], places)
     losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
