@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from anaphora.kernels.transducer import native
 from anaphora.search.ctc._inputs import Lengths, Targets
 from anaphora.search.ctc._on_gpu import Given
 from anaphora.search.transducer._fused import can_fuse, fused_loss
@@ -67,7 +68,8 @@ def transducer_loss(
         return fused_loss(logits, given)
     labels, frames, sizes = given.checked()
     check_places(labels.shape[1], places)
-    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
+    function = _NativeLosses if native.ready(logits) else _Losses
+    losses: Tensor = function.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -76,7 +78,7 @@ def transducer_loss(
 
 
 class _Losses(torch.autograd.Function):
-    """By torch operations around `lattice`; on NVIDIA GPUs `_FusedLosses` does the same in three kernels."""
+    """By torch operations around `lattice`."""
 
     @staticmethod
     def forward(
@@ -111,6 +113,30 @@ class _Losses(torch.autograd.Function):
             row[frames:] = 0
             row[:, size + 1 :] = 0
         return (gradient.to(ctx.kind), *(None,) * 5)
+
+
+class _NativeLosses(torch.autograd.Function):
+    """See `anaphora.kernels.transducer.native`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
+    ) -> Tensor:
+        job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
+        found = native.forward(job)
+        lost = found.log_p == -torch.inf
+        if impossible == "raise" and bool(lost.any()):
+            refuse_lost(int(lost.nonzero()[0]), frames)
+        ctx.save_for_backward(*job[:4], *found)
+        ctx.blank = blank
+        return (-found.log_p).masked_fill_(lost, 0.0).to(logits.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        given = ctx.saved_tensors  # raises where the logits were changed in between
+        job, found = native.Job(*given[:4], ctx.blank), native.Found(*given[4:])
+        return (native.gradient(job, found, upstream), *(None,) * 5)
 
 
 @torch.no_grad()
