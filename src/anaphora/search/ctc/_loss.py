@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -94,7 +95,7 @@ class _Losses(torch.autograd.Function):
         possible = frames_needed(labels, sizes) <= lengths
         rows = _rows_torch if logits.device.type == "cuda" else _rows_cpu
         losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, wanted)
-        lost = torch.isinf(losses).nonzero().flatten().tolist()
+        lost = np.flatnonzero(np.isinf(losses.cpu().numpy())).tolist()
         if lost and impossible == "raise":
             raise refuse("ctc_loss", lost, lengths, labels, sizes)
         if lost:
@@ -131,8 +132,8 @@ def _rows_cpu(
     losses = logits.new_empty(len(logits), dtype=torch.float64)
     gradient = torch.zeros_like(logits) if wanted else logits.new_zeros(0)
     frames = torch.where(possible, lengths, 0)
-    with ThreadPoolExecutor(threads) as pool:  # starts its threads when they get work
-        run = pool.map if threads > 1 else map
+    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+        run = map if pool is None else pool.map
         for first in range(0, len(logits), together):
             some = slice(first, first + together)
             job = _Job(logits[some], labels[some], frames[some], sizes[some], blank, normalized, wanted)
