@@ -51,7 +51,10 @@ def main() -> None:
             for name in ("shown", "certain")
             if name in report
         )
-        print(f"{seconds:.1f} s of {kind}: {wrong:.1f} %  real-time {report['real_time_factor']:.3f}  {latency}", flush=True)
+        print(
+            f"{seconds:.1f} s of {kind}: {wrong:.1f} %  real-time {report['real_time_factor']:.3f}  {latency}",
+            flush=True,
+        )
 
 
 def spoken(count: int) -> tuple[list[tuple[Any, int]], list[str]]:

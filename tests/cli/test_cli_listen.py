@@ -164,7 +164,9 @@ def test_what_is_no_sound_is_not_taken_for_raw_samples(content, said):
 def test_a_few_raw_bytes_and_samples_of_eight_bits_may_look_like_text():
     assert len(np.concatenate(list(live.of_stream(io.BytesIO(b"abcdef"), rate=RATE, kind="s16").pieces))) == 3
     text = b"a letter, not sound\n" * 9
-    assert len(np.concatenate(list(live.of_stream(io.BytesIO(text), rate=RATE, kind="u8").pieces))) == len(text)
+    assert len(np.concatenate(list(live.of_stream(io.BytesIO(text), rate=RATE, kind="u8").pieces))) == len(
+        text
+    )
 
 
 def test_a_microphone_that_is_not_there_is_one_sentence(run, monkeypatch, capsys):
@@ -178,7 +180,10 @@ def test_a_microphone_that_is_not_there_is_one_sentence(run, monkeypatch, capsys
         sys.modules, "sounddevice", SimpleNamespace(InputStream=stream, PortAudioError=PortAudioError)
     )
     assert main.run(["listen", str(run), "--microphone"]) == 2
-    assert "the microphone cannot be read at 16000 Hz (Error querying device -1); connect" in capsys.readouterr().err
+    assert (
+        "the microphone cannot be read at 16000 Hz (Error querying device -1); connect"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

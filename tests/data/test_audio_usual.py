@@ -57,7 +57,9 @@ def test_pieces_give_what_the_whole_gives(cuts, seed):
 def spoken(count, seed=0, level=0.0):
     """Log energies of 20 bands that get loud and quiet together, by 2 nats, around −4."""
     draw = np.random.RandomState(seed)
-    return (level - 4 + 2 * draw.randn(count, 1).clip(-1.5, 1.5) + 0.5 * draw.randn(count, 20)).astype(np.float32)
+    return (level - 4 + 2 * draw.randn(count, 1).clip(-1.5, 1.5) + 0.5 * draw.randn(count, 20)).astype(
+        np.float32
+    )
 
 
 SPEECH = Usual.of([spoken(3000)], "running")

@@ -35,7 +35,7 @@ def device(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
     if request.param == "cpu":
         monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, folder, *given))
         monkeypatch.setattr(_fused, "serves", lambda *_: True)
-    yield request.param
+    return request.param
 
 
 def results(logits: Tensor, *given: Any, **options: Any) -> tuple[Tensor, Tensor]:

@@ -130,7 +130,10 @@ def test_bits_do_not_depend_on_the_compiler_nor_on_the_batch(
     _compare(name, BUILDS, monkeypatch)
 
 
-@pytest.mark.parametrize(("name", "words"), [("decoding", ISAS), ("chains", ["avx2"]), ("vectors", ["avx2"]), ("alignments", list(FUSED))])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("decoding", ISAS), ("chains", ["avx2"]), ("vectors", ["avx2"]), ("alignments", list(FUSED))],
+)
 def test_bits_in_a_quick_part_of_that_sweep(
     name: str, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

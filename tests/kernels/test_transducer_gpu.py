@@ -35,7 +35,7 @@ def device(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
     if request.param == "cpu":
         monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, folder, *given))
         monkeypatch.setattr(_fused, "serves", lambda *_: True)
-    yield request.param
+    return request.param
 
 
 def results(logits: Tensor, *given: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -47,7 +47,9 @@ def results(logits: Tensor, *given: Any, **options: Any) -> tuple[Tensor, Tensor
     return loss.detach().cpu(), gradient.cpu()
 
 
-def by_torch(monkeypatch: pytest.MonkeyPatch, logits: Tensor, *given: Any, **options: Any) -> tuple[Tensor, Tensor]:
+def by_torch(
+    monkeypatch: pytest.MonkeyPatch, logits: Tensor, *given: Any, **options: Any
+) -> tuple[Tensor, Tensor]:
     """The same in float64 without kernels."""
     with monkeypatch.context() as patched:
         patched.setattr(_loss, "can_fuse", lambda _: False)
@@ -71,7 +73,9 @@ def test_losses_and_gradients_are_those_of_torch(
         targets[b, sizes[b] :] = -1
     there = [each.to(device) for each in (targets, frames, sizes)]
     loss, gradient = results(logits, *there, blank=symbols - 1, reduction=reduction)
-    expected, slope = by_torch(monkeypatch, logits, targets, frames, sizes, blank=symbols - 1, reduction=reduction)
+    expected, slope = by_torch(
+        monkeypatch, logits, targets, frames, sizes, blank=symbols - 1, reduction=reduction
+    )
     torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(gradient.double(), slope.nan_to_num(0), rtol=1e-4, atol=1e-6)
     assert loss.dtype == torch.float32

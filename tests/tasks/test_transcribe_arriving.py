@@ -157,7 +157,9 @@ def test_digital_silence_changes_nothing_of_what_follows(trained, preset, pause)
     updates, final = heard(open_hearing(model, RATE, {"beam": 4}, endpoint=Endpoint(silence=0.6)), whole)
     padded = [np.concatenate([x, np.zeros(RATE // 2, np.float32)]) for x in (one, other)]
     alone = model.predict([(x, RATE) for x in padded], beam=4)
-    letters = ["".join(k for k, _ in itertools.groupby("".join(t.split()))) for t in (final.text, " ".join(alone))]
+    letters = [
+        "".join(k for k, _ in itertools.groupby("".join(t.split()))) for t in (final.text, " ".join(alone))
+    ]
     assert letters[0] == letters[1]  # of a tone that goes on the models write one letter or more
     first = len(one) / RATE
     assert not any(first + 0.3 < word.start < first + pause - 0.3 for word in final.words)
@@ -166,7 +168,9 @@ def test_digital_silence_changes_nothing_of_what_follows(trained, preset, pause)
 
 
 def test_a_muted_microphone_says_nothing(trained):
-    hearing = open_hearing(trained("lstm-ctc"), RATE, {"beam": 1}, endpoint=Endpoint(silence=0.6, longest=3.0))
+    hearing = open_hearing(
+        trained("lstm-ctc"), RATE, {"beam": 1}, endpoint=Endpoint(silence=0.6, longest=3.0)
+    )
     updates, final = heard(hearing, np.zeros(8 * RATE, np.float32))
     assert not any(update.stable or update.partial or update.ended for update in updates)
     assert final.text == ""

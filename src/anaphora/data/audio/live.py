@@ -72,7 +72,9 @@ def of_stream(stream: BinaryIO, *, rate: int, kind: str) -> Live:
             raise DataError(
                 f"the sound is {what}, not WAV nor raw samples; decode it first: `ffmpeg -i FILE -f wav - | anaphora listen RUN -`."
             )
-    return Live(rate, _decoded(stream, _not_text(stream, begin, kind), _Form(rate, np.dtype(FORMATS[kind]), 1)))
+    return Live(
+        rate, _decoded(stream, _not_text(stream, begin, kind), _Form(rate, np.dtype(FORMATS[kind]), 1))
+    )
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,17 @@ class Running:
 
     def __init__(self, usual: Usual):
         self._usual = usual
-        self._sums = np.zeros(1 + 2 * len(usual.mean))  # of the frames that count: how many, and the sums of them and of their squares
-        self._levels: dict[int, Any] = {}  # the same by level, since those fall away over which a frame towers
-        self._loudest = round(_STEPS * FAINT)  # a recording that is silent so far is not measured by its silence
+        self._sums = np.zeros(
+            1 + 2 * len(usual.mean)
+        )  # of the frames that count: how many, and the sums of them and of their squares
+        self._levels: dict[
+            int, Any
+        ] = {}  # the same by level, since those fall away over which a frame towers
+        self._loudest = round(
+            _STEPS * FAINT
+        )  # a recording that is silent so far is not measured by its silence
+        self.levels: Any = np.zeros(0)
+        """How loud each of the last frames ``(n,)`` is, in deviations."""
         self.sounding: Any = np.zeros(0, np.bool_)
         """Of each of the last frames ``(n,)``, whether it is more than silence."""
 
@@ -88,7 +96,9 @@ class Running:
         if not len(x):
             return x
         apart = x.astype(np.float64) - self._usual.mean
-        told = slice(0, 1) if self._usual.bands else slice(None)  # of mfcc the first alone says how loud it is
+        told = (
+            slice(0, 1) if self._usual.bands else slice(None)
+        )  # of mfcc the first alone says how loud it is
         apart_by = apart[:, told] / self._usual.deviation[told]
         levels = np.floor(_STEPS * apart_by.mean(1)).astype(np.int64)
         rows = np.concatenate((np.ones((len(x), 1)), apart, np.square(apart)), axis=1)
@@ -98,13 +108,14 @@ class Running:
             self._counted(rows[first:end], levels[first:end], int(loudest[first]))
             for first, end in itertools.pairwise(rises)
         ]
+        self.levels = levels / _STEPS
         self.sounding = levels >= loudest - round(_STEPS * SILENT)
         sums, width = np.concatenate(found), x.shape[1]
         return self._usual._scaled(apart, sums[:, :1], sums[:, 1 : 1 + width], sums[:, 1 + width :], WEIGHT)
 
     def fade(self, most: float) -> None:
-        """Someone else may speak next: what was heard counts for at most so many frames from now on, and what is a pause is decided anew
-        over some utterances, should one noise have been louder than all speech."""
+        """Someone else may speak next: what was heard counts for at most so many frames from now on, and the loudest
+        frame fades over some utterances, should one noise have been louder than all speech."""
         share = min(1.0, most / max(self._sums[0], 1.0))
         self._sums = share * self._sums
         self._levels = {level: share * sums for level, sums in self._levels.items()}

@@ -100,7 +100,10 @@ def frames_needed(targets: Tensor, target_lengths: Tensor) -> Tensor:
     """The fewest frames ``(batch,)`` that can spell each target: one per symbol and a blank between equal neighbours."""
     if targets.shape[1] < 2:
         return target_lengths
-    table, sizes = targets.numpy(), target_lengths.numpy()  # small operations take a fraction of torch's time there
+    table, sizes = (
+        targets.numpy(),
+        target_lengths.numpy(),
+    )  # small operations take a fraction of torch's time there
     within = np.arange(1, table.shape[1]) < sizes[:, None]
     return torch.from_numpy(sizes + ((table[:, 1:] == table[:, :-1]) & within).sum(1))
 

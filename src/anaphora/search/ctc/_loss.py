@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._inputs import (
     Lengths,
     Targets,
@@ -19,7 +20,6 @@ from anaphora.search.ctc._inputs import (
     frames_needed,
     refuse,
 )
-from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._on_gpu import Given
 
 _ELEMENTS = 2**22
@@ -65,13 +65,14 @@ def ctc_loss(
             f"ctc_loss: reduction is mean, sum or none, impossible is raise or zero; got {reduction}, {impossible}."
         )
     logits = checked_kind("ctc_loss", logits, blank)
-    counts = (logit_lengths, target_lengths)
-    given = Given("ctc_loss", targets, *counts, *logits.shape, blank, reduction, impossible)
+    rows, time, symbols = logits.shape
+    lengths = (logit_lengths, target_lengths)
+    given = Given("ctc_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
     if can_fuse(logits, targets):
         return fused_loss(logits, given, normalized)
-    labels, lengths, sizes = given.checked()
+    labels, frames, sizes = given.checked()
     wanted = torch.is_grad_enabled() and logits.requires_grad
-    losses: Tensor = _Losses.apply(logits, labels, lengths, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
+    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
     if reduction == "sum":

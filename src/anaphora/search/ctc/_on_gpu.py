@@ -60,7 +60,8 @@ class Placed(NamedTuple):
 
 def placed(scores: Tensor, given: Given) -> Placed:
     """Targets and lengths on the GPU of the scores; what does not lie there is checked and copied."""
-    rows, targets = given.rows, given.targets
+    rows = given.rows
+    targets: Any = given.targets
     if _lies_there(targets, scores):
         if targets.dim() != 2 or targets.shape[0] != rows:
             given.checked()  # raises
@@ -75,7 +76,8 @@ def placed(scores: Tensor, given: Given) -> Placed:
         labels, sizes = _copied(scores, labels, sizes)
         return Placed(labels, _whole(lengths), sizes, False)
     frames = checked_lengths(given.name, lengths, rows, given.time)
-    return Placed(*_copied(scores, labels, frames, sizes), True)
+    labels, frames, sizes = _copied(scores, labels, frames, sizes)
+    return Placed(labels, frames, sizes, True)
 
 
 def _length(scores: Tensor, given: Given, lengths: Any, most: int) -> Tensor | None:
@@ -98,5 +100,5 @@ def _whole(given: Any) -> Tensor:
 def _copied(scores: Tensor, *numbers: Tensor) -> tuple[Tensor, ...]:
     """The same on the GPU, by one copy."""
     together = torch.cat([each.flatten() for each in numbers]).to(scores.device)
-    parts = together.split([each.numel() for each in numbers])
+    parts = torch.split(together, [each.numel() for each in numbers])
     return tuple(part.view(each.shape) for part, each in zip(parts, numbers, strict=True))

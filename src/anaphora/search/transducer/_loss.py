@@ -61,9 +61,7 @@ def transducer_loss(
     if not 0 <= blank < symbols:
         raise ValueError(f"transducer_loss: blank={blank} must be one of the {symbols} symbols.")
     lengths = (logit_lengths, target_lengths)
-    given = Given(
-        "transducer_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible
-    )
+    given = Given("transducer_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
     if can_fuse(logits):
         return fused_loss(logits, given)
     labels, frames, sizes = given.checked()
@@ -135,7 +133,8 @@ class _NativeLosses(torch.autograd.Function):
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         given = ctx.saved_tensors  # raises where the logits were changed in between
-        job, found = native.Job(*given[:4], ctx.blank), native.Found(*given[4:])
+        logits, labels, frames, sizes = given[:4]
+        job, found = native.Job(logits, labels, frames, sizes, ctx.blank), native.Found(*given[4:])
         return (native.gradient(job, found, upstream), *(None,) * 5)
 
 

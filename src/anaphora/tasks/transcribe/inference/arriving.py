@@ -15,6 +15,7 @@ from torch import Tensor
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.resample_stream import ResampleStream
+from anaphora.data.audio.usual import Running
 from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, log_probabilities
 from anaphora.models.encoders import RecurrentEncoder
@@ -28,6 +29,8 @@ FADED = 50.0
 """Frames that all utterances before count for in what sound is measured by: half as many as the training set does."""
 LEAD = 0.2
 """Seconds before the first sound of an utterance at which the encoder begins."""
+RECENT, RISE = 0.8, 1.5
+"""Seconds that tell how loud a pause is, and how many deviations sound is louder."""
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -62,16 +65,18 @@ class FrameStream:
         self._hop = ear.settings.hop
         self._lead = round(LEAD / self._hop)
         self._waiting = False
-        self._quiet = 0
+        self._quiet, self._floor = 0, -np.inf
+        self._recent: Any = np.zeros(0)  # how loud the last frames were
         self.skipped = 0
         """Frames of the encoder that were left out since this was set to 0."""
 
-    def end_utterance(self) -> None:
-        """The encoder waits for sound and begins anew shortly before it, as a recording of training does: in a long silence it would hear
-        words. Another voice may follow. Where nothing tells what is a pause, it goes on."""
+    def end_utterance(self, *, silent: bool) -> None:
+        """Another voice may follow. After silence the encoder waits for what is louder than it, and begins from scratch shortly before, as
+        in a recording of training: in a long pause it would hear words. Where nothing tells what is a pause, it goes on."""
         if self._normalised is not None:
             self._normalised.fade(FADED)
-            self._waiting = True
+            self._waiting = silent
+            self._floor = float(np.quantile(self._recent, 0.1)) if len(self._recent) else -np.inf
 
     def push(self, samples: Samples) -> Tensor:
         """More sound ``(n,)``."""
@@ -89,7 +94,7 @@ class FrameStream:
         before = len(self._held)
         if self._normalised is not None and len(frames):
             frames = torch.from_numpy(self._normalised(frames.numpy()))
-            self._note(self._normalised.sounding)
+            self._note(self._normalised)
         frames = torch.cat((self._held, frames))
         if self._waiting:
             frames = self._awaited(frames, before)
@@ -113,16 +118,21 @@ class FrameStream:
         """Seconds since the last sound; 0 where nothing tells what is silence."""
         return self._quiet * self._hop
 
-    def _note(self, sounding: Any) -> None:
+    def _note(self, frames: Running) -> None:
+        sounding = frames.sounding
+        self._recent = np.concatenate((self._recent, frames.levels))[-round(RECENT / self._hop) :]
         last = np.flatnonzero(sounding)
         self._quiet = len(sounding) - 1 - int(last[-1]) if len(last) else self._quiet + len(sounding)
 
     def _awaited(self, frames: Tensor, before: int) -> Tensor:
         """The frames from shortly before the first one that sounds; none while there is none. ``before`` of them had come already."""
         assert self._normalised is not None
-        sounding = np.flatnonzero(self._normalised.sounding) if len(frames) > before else []
-        self._waiting = not len(sounding)
-        first = before + int(sounding[0]) if len(sounding) else len(frames)
+        sounding: list[int] = []
+        if len(frames) > before:
+            louder = self._normalised.levels >= self._floor + RISE
+            sounding = np.flatnonzero(self._normalised.sounding & louder).tolist()
+        self._waiting = not sounding
+        first = before + sounding[0] if sounding else len(frames)
         gone = max(0, first - self._lead) // self._encoder.factor * self._encoder.factor
         self.skipped += gone // self._encoder.factor
         frames = frames[gone:]

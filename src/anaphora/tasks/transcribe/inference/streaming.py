@@ -46,7 +46,7 @@ class HearingAsItArrives:
         model: CTCModel | TransducerModel = estimator.model_.eval()
         self._estimator, self._search, self._endpoint = estimator, search, endpoint
         self._stream = FrameStream(model, estimator.ear_, rate)
-        self._seconds = estimator.settings_.hop * estimator.settings_.subsample
+        self._seconds: float = estimator.settings_.hop * estimator.settings_.subsample
         self._done: list[Transcript] = []
         self._passed = 0  # frames of utterances that are over
         self._anew()
@@ -83,11 +83,12 @@ class HearingAsItArrives:
             return Update([], [])
         words = self._written(found[0]).words if self._sounded else []  # a muted microphone says nothing
         now = self._begin + self._frames * self._seconds
-        if self._endpoint is not None and self._endpoint.ends(words, self._begin, now, self._stream.quiet):
+        quiet = self._stream.quiet
+        if self._endpoint is not None and self._endpoint.ends(words, self._begin, now, quiet):
             new = words[len(self._stable) :]
             self._end(found[0])
             if words:
-                self._stream.end_utterance()
+                self._stream.end_utterance(silent=self._endpoint.silent(words, now, quiet))
             return Update(new, [], ended=bool(words))
         new = words[len(self._stable) : self._certain()]
         self._stable += new

@@ -29,5 +29,8 @@ class Endpoint:
     def ends(self, words: Sequence[Word], begin: float, now: float, quiet: float = 0.0) -> bool:
         """Whether an utterance that began at second ``begin`` with these words is over at ``now``, after so many ``quiet`` seconds. One
         without words is over after ``longest`` seconds, so that silence does not pile up."""
-        still = bool(words) and max(now - words[-1].end, quiet) >= self.silence
-        return now - begin >= self.longest or still
+        return now - begin >= self.longest or self.silent(words, now, quiet)
+
+    def silent(self, words: Sequence[Word], now: float, quiet: float = 0.0) -> bool:
+        """Whether enough silence has followed these words."""
+        return bool(words) and max(now - words[-1].end, quiet) >= self.silence
