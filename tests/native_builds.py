@@ -15,13 +15,14 @@ from anaphora.kernels.grid import native as grid
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
 from anaphora.kernels.toolchain import compiler, isa
+from anaphora.kernels.transducer import native as transducer
 
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]
 """Every instruction set that this CPU can execute, with every compiler that is installed."""
 QUICK = [(word, tool) for word, tool in BUILDS if tool == COMPILERS[0] or word == "avx2"]
 """Each instruction set once, and AVX2 with every compiler."""
-LIBRARIES = (packed, crf, windows, grid, sound)
+LIBRARIES = (packed, crf, windows, grid, sound, transducer)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, word: str, tool: str) -> None:

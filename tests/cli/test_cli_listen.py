@@ -105,6 +105,7 @@ def test_raw_samples_take_their_rate_from_the_options(run, monkeypatch, capsys):
         (["x.wav", "--microphone"], "--microphone listens to no file"),
         (["-", "--real-time"], "--real-time is about a FILE"),
         (["missing.wav"], "missing.wav"),
+        (["."], ". is a folder; give one sound file."),
         (["-", "--set", "beam=many"], "beam"),
     ],
 )
@@ -134,6 +135,55 @@ def test_heads_are_read_and_channels_mixed():
     np.testing.assert_allclose(np.concatenate(list(odd.pieces)), sound()[:-1], atol=1e-6)
     bytes_ = live.of_stream(io.BytesIO(bytes([128, 255, 0] * 9)), rate=RATE, kind="u8")
     np.testing.assert_allclose(np.concatenate(list(bytes_.pieces))[:3], [0, 127 / 128, -1])
+
+
+def test_chunks_after_the_samples_are_no_sound():
+    whole = wav(sound(), size=2 * len(sound()))
+    given = live.of_stream(io.BytesIO(whole + b"LIST" + bytes(range(256)) * 40), rate=1, kind="f32")
+    assert len(np.concatenate(list(given.pieces))) == len(sound())
+    for unknown in (0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF):
+        given = live.of_stream(io.BytesIO(wav(sound(), size=unknown)), rate=1, kind="f32")
+        assert len(np.concatenate(list(given.pieces))) == len(sound())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"fLaC" + bytes(500), "is a FLAC file"),
+        (b"OggS" + bytes(500), "is an OGG file"),
+        (b"ID3" + bytes(500), "is an MP3 file"),
+        (bytes(4) + b"ftypM4A " + bytes(500), "is an MP4 file"),
+        (b"a letter, not sound\n" * 9, "standard input is a text"),
+    ],
+)
+def test_what_is_no_sound_is_not_taken_for_raw_samples(content, said):
+    with pytest.raises(DataError, match=said):
+        live.of_stream(io.BytesIO(content), rate=RATE, kind="s16")
+
+
+def test_a_few_raw_bytes_and_samples_of_eight_bits_may_look_like_text():
+    assert len(np.concatenate(list(live.of_stream(io.BytesIO(b"abcdef"), rate=RATE, kind="s16").pieces))) == 3
+    text = b"a letter, not sound\n" * 9
+    assert len(np.concatenate(list(live.of_stream(io.BytesIO(text), rate=RATE, kind="u8").pieces))) == len(
+        text
+    )
+
+
+def test_a_microphone_that_is_not_there_is_one_sentence(run, monkeypatch, capsys):
+    class PortAudioError(Exception):
+        pass
+
+    def stream(*_, **__):
+        raise PortAudioError("Error querying device -1.")
+
+    monkeypatch.setitem(
+        sys.modules, "sounddevice", SimpleNamespace(InputStream=stream, PortAudioError=PortAudioError)
+    )
+    assert main.run(["listen", str(run), "--microphone"]) == 2
+    assert (
+        "the microphone cannot be read at 16000 Hz (Error querying device -1); connect"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

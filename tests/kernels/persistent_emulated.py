@@ -42,7 +42,7 @@ static inline uint4 make_uint4(unsigned x,unsigned y,unsigned z,unsigned w){retu
 struct Three{int x;};
 struct Barrier{int bytes;short waiting,phase;void add(int n,int came){bytes+=n;waiting-=came;if(!waiting&&!bytes){waiting=1;phase^=1;}}};
 struct Gather{int count=0,turn=0;};
-struct Warp{Gather gather;float slot[32];unsigned frag[32][6];};
+struct Warp{Gather gather;double slot[32];unsigned frag[32][6];};
 struct Block{Gather gather,cluster,teams[16];std::vector<Warp> warps;std::vector<char> memory;};
 struct Fibre{ucontext_t context;std::vector<char> stack;Three thread,block;bool done=false;};
 static ucontext_t mainland;static Fibre*me;static Three gridDim,blockDim;static std::vector<Block> blocks;static std::vector<Fibre> fibres;
@@ -55,7 +55,7 @@ static Block&block_(){return blocks[me->block.x];}
 static Warp&warp_(){return block_().warps[me->thread.x>>5];}
 static void __syncthreads(){wait_(block_().gather,blockDim.x);}
 static void __syncwarp(){wait_(warp_().gather,32);}
-template<class T> static T exchange_(T v,int from){Warp&w=warp_();memcpy(&w.slot[me->thread.x&31],&v,4);__syncwarp();T r;memcpy(&r,&w.slot[from],4);__syncwarp();return r;}
+template<class T> static T exchange_(T v,int from){Warp&w=warp_();memcpy(&w.slot[me->thread.x&31],&v,sizeof v);__syncwarp();T r;memcpy(&r,&w.slot[from],sizeof r);__syncwarp();return r;}
 template<class T> static T __shfl_xor_sync(unsigned,T v,int o){return exchange_(v,(me->thread.x&31)^o);}
 template<class T> static T __shfl_sync(unsigned,T v,int s,int width){return exchange_(v,(me->thread.x&31&~(width-1))+s);}
 static char*memory_(int b){return (char*)(((size_t)blocks[b].memory.data()+63)&~(size_t)63);}

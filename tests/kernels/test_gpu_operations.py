@@ -26,7 +26,9 @@ from anaphora.kernels.gpu.ragged import longest_first, transposed_rows
 PAD = 0
 MORE = r"""
 #include <algorithm>
+using std::max;
 using std::min;
+static double __longlong_as_double(long long v){double r;memcpy(&r,&v,8);return r;}
 static float __int_as_float(int v){float r;memcpy(&r,&v,4);return r;}
 static unsigned __ballot_sync(unsigned,bool v){unsigned all=0;for(int k=0;k<32;k++)all|=exchange_((unsigned)v,k)<<k;return all;}
 static int __ffs(unsigned v){return __builtin_ffs(v);}
@@ -52,9 +54,10 @@ def run_by_fibres(
     folder: Path,
     like: Tensor,
     tasks: int,
-    pointers: Sequence[Tensor],
+    pointers: Sequence[Tensor | int | None],
     numbers: Sequence[int | float] = (),
     kind: int = 0,
+    threads: int | None = None,
 ) -> None:
     """As ``Kernel.run``, in this machine's memory and with two blocks only."""
     assert COMPILER is not None
@@ -71,9 +74,11 @@ def run_by_fibres(
         command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
         subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
     words = [n if isinstance(n, int) else struct.unpack("i", struct.pack("f", n))[0] for n in numbers]
-    places = (ctypes.c_void_p * len(pointers))(*(t.data_ptr() for t in pointers))
+    places = (ctypes.c_void_p * len(pointers))(
+        *(t.data_ptr() if isinstance(t, Tensor) else t for t in pointers)
+    )
     library = ctypes.CDLL(str(path.with_suffix(".so")))
-    library.launch(min(2, tasks), kernel._threads, places, (ctypes.c_int * len(words))(*words))
+    library.launch(min(2, tasks), threads or kernel._threads, places, (ctypes.c_int * len(words))(*words))
 
 
 @pytest.fixture

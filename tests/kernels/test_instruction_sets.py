@@ -16,6 +16,7 @@ from anaphora.kernels.grid.waves import grid_states
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
 from anaphora.kernels.toolchain import isa
+from anaphora.kernels.transducer import native as transducer
 from anaphora.models.embeddings.word2vec import huffman
 from native_builds import BUILDS, COMPILERS, QUICK, use
 
@@ -86,6 +87,20 @@ def frames() -> Iterator[Tensor]:
     yield y
 
 
+def alignments() -> Iterator[Tensor]:
+    logits, labels = 4 * draw(3, 9, 12, 37), torch.arange(1, 34).view(3, 11)
+    frames, sizes = torch.tensor([9, 1, 6]), torch.tensor([11, 4, 0])
+    job = transducer.Job(logits, labels, frames, sizes, 0)
+    found, weights = transducer.forward(job), draw(3, seed=1)
+    slope = transducer.gradient(job, found, weights)
+    for row in range(3):
+        alone = transducer.Job(*(each[row : row + 1].contiguous() for each in job[:4]), 0)
+        again = transducer.forward(alone)
+        assert torch.equal(again.log_p[0], found.log_p[row])
+        assert torch.equal(transducer.gradient(alone, again, weights[row : row + 1])[0], slope[row])
+    yield from (found.log_p, slope)
+
+
 def pictures() -> Iterator[Tensor]:
     """Products with the input are PyTorch's, so a row alone is not compared here."""
     recurrent = (draw(2, 2, 35, 7, seed=1) * 0.3).requires_grad_()
@@ -102,6 +117,7 @@ KERNELS: dict[
     "chains": (chains, 12),
     "vectors": (vectors, 6),
     "sound": (frames, 1),
+    "alignments": (alignments, 2),
     "pictures": (pictures, 0),
 }
 
@@ -114,7 +130,10 @@ def test_bits_do_not_depend_on_the_compiler_nor_on_the_batch(
     _compare(name, BUILDS, monkeypatch)
 
 
-@pytest.mark.parametrize(("name", "words"), [("decoding", ISAS), ("chains", ["avx2"]), ("vectors", ["avx2"])])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("decoding", ISAS), ("chains", ["avx2"]), ("vectors", ["avx2"]), ("alignments", list(FUSED))],
+)
 def test_bits_in_a_quick_part_of_that_sweep(
     name: str, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anaphora.errors import DataError
+from anaphora.kernels.transducer import native
 from anaphora.search import transducer_loss
 from anaphora.search.transducer._loss import lattice, lattice_torch
 
@@ -112,13 +113,70 @@ def test_float32_is_as_exact_as_its_input():
     assert coarse.grad.dtype == torch.float32
 
 
+needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+
+
+@needs_compiler
+@pytest.mark.parametrize("spread", [1.0, 60.0])
+@pytest.mark.parametrize("shape", [(1, 1, 0, 3), (3, 7, 5, 40), (2, 9, 33, 6), (4, 20, 7, 16)])
+def test_the_program_in_c_is_as_exact_as_its_input(shape, spread):
+    rows, time, size, symbols = shape
+    torch.manual_seed(6)
+    logits = spread * torch.randn(rows, time, size + 1, symbols)
+    targets = torch.randint(0, symbols - 1, (rows, size))
+    frames, sizes = torch.randint(1, time + 1, (rows,)), torch.randint(0, size + 1, (rows,))
+    for b in range(rows):  # what is not real may hold anything
+        logits[b, frames[b] :] = math.nan
+        logits[b, :, sizes[b] + 1 :] = math.nan
+    coarse, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    assert native.ready(coarse)
+    assert not native.ready(exact)
+    weights, losses = torch.randn(rows).double(), []
+    for z in (coarse, exact):
+        losses.append(transducer_loss(z, targets, frames, sizes, blank=symbols - 1, reduction="none"))
+        (losses[-1] * weights.to(z.dtype)).sum().backward()
+    torch.testing.assert_close(losses[0].double(), losses[1], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(coarse.grad.double(), exact.grad, rtol=1e-5, atol=1e-6)
+
+
+@needs_compiler
+def test_threads_change_nothing_in_c(monkeypatch):
+    torch.manual_seed(7)
+    logits, targets = torch.randn(5, 6, 4, 9, requires_grad=True), torch.randint(1, 9, (5, 3))
+
+    def both():
+        loss = transducer_loss(logits, targets, reduction="sum")
+        return [loss.detach(), *torch.autograd.grad(loss, logits)]
+
+    expected = both()
+    monkeypatch.setattr(native, "_WORTH_THREADS", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for a, b in zip(both(), expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_not_a_number_stays_visible(dtype):
+    logits = torch.randn(2, 4, 3, 5, dtype=dtype)
+    logits[1, 2, 1, 4] = math.nan
+    assert transducer_loss(logits, [[1, 2], [3, 4]], reduction="none").isnan().tolist() == [False, True]
+
+
+def test_without_a_compiler_torch_does_the_work(monkeypatch):
+    logits = torch.randn(2, 5, 3, 6, requires_grad=True)
+    expected = torch.autograd.grad(transducer_loss(logits, [[1, 2], [3]]), logits)[0]
+    monkeypatch.setattr(native, "library", lambda: None)
+    found = torch.autograd.grad(transducer_loss(logits, [[1, 2], [3]]), logits)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_extreme_logits_stay_finite():
     logits = torch.full((1, 3, 2, 3), -1e4, dtype=torch.float32)
     logits[..., 2] = 1e4  # all mass on a symbol that the target does not have
     logits.requires_grad_()
     loss = transducer_loss(logits, [[1]])
     loss.backward()
-    assert float(loss) == pytest.approx(4 * 2e4, rel=1e-3)
+    assert float(loss.detach()) == pytest.approx(4 * 2e4, rel=1e-3)
     assert logits.grad.isfinite().all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,35 @@ def test_a_pause_ends_an_utterance(trained, preset):
     assert any(word.start > len(samples) / RATE / 2 for word in final.words)
 
 
+@pytest.mark.parametrize("preset", ["lstm-ctc", "conformer-ctc", "transducer"])
+@pytest.mark.parametrize("pause", [1.0, 7.0])
+def test_digital_silence_changes_nothing_of_what_follows(trained, preset, pause):
+    model = trained(preset)
+    one, other = spoken("abc", 1, after=0.0), spoken("cab", 2, after=0.0)
+    whole = np.concatenate([one, np.zeros(int(pause * RATE), np.float32), other, np.zeros(RATE, np.float32)])
+    updates, final = heard(open_hearing(model, RATE, {"beam": 4}, endpoint=Endpoint(silence=0.6)), whole)
+    padded = [np.concatenate([x, np.zeros(RATE // 2, np.float32)]) for x in (one, other)]
+    alone = model.predict([(x, RATE) for x in padded], beam=4)
+    letters = [
+        "".join(k for k, _ in itertools.groupby("".join(t.split()))) for t in (final.text, " ".join(alone))
+    ]
+    assert letters[0] == letters[1]  # of a tone that goes on the models write one letter or more
+    first = len(one) / RATE
+    assert not any(first + 0.3 < word.start < first + pause - 0.3 for word in final.words)
+    assert final.words[-1].start > first + pause - 0.3
+    assert sum(update.ended for update in updates) == 2
+
+
+def test_a_muted_microphone_says_nothing(trained):
+    hearing = open_hearing(
+        trained("lstm-ctc"), RATE, {"beam": 1}, endpoint=Endpoint(silence=0.6, longest=3.0)
+    )
+    updates, final = heard(hearing, np.zeros(8 * RATE, np.float32))
+    assert not any(update.stable or update.partial or update.ended for update in updates)
+    assert final.text == ""
+    assert final.words == []
+
+
 def test_models_that_need_the_whole_end_utterances_too(trained):
     model = trained("lstm-ctc")
 
@@ -169,6 +199,8 @@ def test_an_utterance_ends_by_silence_or_by_its_length():
     assert not rule.ends([], 0.0, 3.9)
     assert rule.ends([], 0.0, 4.0)
     assert rule.ends([Word("a", 3.9, 4.0, 0.9)], 0.0, 4.0)
+    assert rule.ends(words, 0.0, 1.3, quiet=0.5)  # what follows the last sound is no word
+    assert not rule.ends([], 0.0, 1.3, quiet=0.5)
 
 
 def test_nothing_heard_is_nothing(trained):

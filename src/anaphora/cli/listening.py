@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from anaphora.cli.output import say
 from anaphora.data.audio.live import Live
 from anaphora.tasks.transcribe.inference.updates import Update
@@ -17,6 +19,7 @@ def listen(
     model: Any, sound: Live, options: Mapping[str, Any], *, endpoint: float, every: float, as_json: bool
 ) -> None:
     """Hear ``sound`` to its end, or until Ctrl-C, and write down what is said."""
+    _rehearse(model.listening(sound.rate, endpoint=endpoint, every=every, **options), sound.rate)
     session = model.listening(sound.rate, endpoint=endpoint, every=every, **options)
     page = _Page(as_json)
     try:
@@ -28,6 +31,14 @@ def listen(
         pass  # what was said until then counts
     whole = session.finish()
     page.end(whole.words, session.report())
+
+
+def _rehearse(session: Any, rate: int) -> None:
+    """Kernels are compiled and loaded at their first use, which would delay the first words by seconds."""
+    noise = np.random.default_rng(1).standard_normal(rate).astype(np.float32)
+    for piece in np.array_split(0.01 * noise, 4):
+        session.push(piece)
+    session.finish()
 
 
 class _Page:
@@ -78,7 +89,7 @@ def _listed(words: Sequence[Word]) -> list[dict[str, Any]]:
 
 
 def _sentence(report: dict[str, Any]) -> str:
-    if not report["seconds"]:
+    if report["real_time_factor"] is None:
         return "There was no sound."
     parts = [
         f"{report['seconds']:.1f} s of sound took {report['work']:.1f} s of work (real-time factor {report['real_time_factor']:.3f})"

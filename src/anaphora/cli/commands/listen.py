@@ -83,6 +83,8 @@ def command(
     if not microphone and file == "-" and sys.stdin.isatty():
         raise click.UsageError("there is no sound: give a FILE, --microphone, or pipe sound into it.")
     options = read_options(config.task, {"beam": beam}, assignments)
+    if Path(file).is_dir():
+        raise click.UsageError(f"{file} is a folder; give one sound file.")
     if file != "-":
         check_readable(file)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -19,6 +19,19 @@ PIECE = 0.1
 FORMATS = {"s16": "<i2", "f32": "<f4", "s32": "<i4", "u8": "u1"}
 """What a raw sample may be, one channel of it."""
 _HEAD = 1 << 16  # bytes in which the head of a WAV file must end
+_ENDLESS = 0x7FFF0000  # bytes of samples
+_TEXT = 64  # bytes that tell a text
+_OTHERS = {
+    b"fLaC": "a FLAC file",
+    b"OggS": "an OGG file",
+    b"ID3": "an MP3 file",
+    b"ftyp": "an MP4 file",
+    b"RF64": "a WAV file of 64 bits",
+    b"RIFX": "a WAV file of another byte order",
+    b"FORM": "an AIFF file",
+    b"\x1aE\xdf\xa3": "a Matroska or WebM file",
+}
+"""First bytes of files that are not raw samples."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +65,16 @@ def of_stream(stream: BinaryIO, *, rate: int, kind: str) -> Live:
     """
     begin = _exactly(stream, 12)
     if begin[:4] == b"RIFF" and begin[8:12] == b"WAVE":
-        form = _head(stream)
-        return Live(form.rate, _decoded(stream, b"", form))
-    return Live(rate, _decoded(stream, begin, _Form(rate, np.dtype(FORMATS[kind]), 1)))
+        form, size = _head(stream)
+        return Live(form.rate, _decoded(_limited(stream, size), b"", form))
+    for magic, what in _OTHERS.items():
+        if begin.startswith(magic, 4 if magic == b"ftyp" else 0):
+            raise DataError(
+                f"the sound is {what}, not WAV nor raw samples; decode it first: `ffmpeg -i FILE -f wav - | anaphora listen RUN -`."
+            )
+    return Live(
+        rate, _decoded(stream, _not_text(stream, begin, kind), _Form(rate, np.dtype(FORMATS[kind]), 1))
+    )
 
 
 @dataclass(frozen=True)
@@ -64,8 +84,36 @@ class _Form:
     channels: int
 
 
-def _head(stream: BinaryIO) -> _Form:
-    """What the head of a WAV file says; the next byte of ``stream`` is then the first sample's."""
+def _not_text(stream: BinaryIO, begin: bytes, kind: str) -> bytes:
+    """The first bytes of raw samples; an error where they are a text. No sound of more than 8 bits looks like one so long."""
+    if kind == "u8" or len(begin) < 12:
+        return begin
+    begin += _exactly(stream, _TEXT - len(begin))
+    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in begin):
+        raise DataError("standard input is a text, not sound; pipe a WAV file or raw samples into it.")
+    return begin
+
+
+def _limited(stream: BinaryIO, size: int) -> BinaryIO:
+    """What a head says belongs to the samples: other chunks may follow them. Programs that do not know the end yet write a size near 2³¹ or
+    2³², or none."""
+    return stream if not size or size >= _ENDLESS else cast(BinaryIO, _Limited(stream, size))
+
+
+class _Limited:
+    def __init__(self, stream: BinaryIO, left: int):
+        self._stream, self._left = stream, left
+
+    def read1(self, size: int) -> bytes:
+        found = _some(self._stream, min(size, self._left)) if self._left else b""
+        self._left -= len(found)
+        return found
+
+    read = read1
+
+
+def _head(stream: BinaryIO) -> tuple[_Form, int]:
+    """What the head of a WAV file says of its samples, and of their number of bytes; the next byte of ``stream`` is the first sample's."""
     form, read = None, 12
     while True:
         chunk = _exactly(stream, 8)
@@ -85,7 +133,7 @@ def _head(stream: BinaryIO) -> _Form:
         raise DataError(
             "the head of the WAV file does not say what its samples are; give another file, or raw samples."
         )
-    return form
+    return form, size
 
 
 def _form(tag: int, channels: int, rate: int, bits: int, content: bytes) -> _Form:
@@ -153,8 +201,13 @@ def of_microphone(rate: int) -> Live:
         ) from None
 
     def pieces() -> Iterator[Wave]:
-        with sounddevice.InputStream(rate, channels=1, dtype="float32") as stream:
-            while True:
-                yield stream.read(round(PIECE * rate))[0][:, 0].copy()
+        try:
+            with sounddevice.InputStream(rate, channels=1, dtype="float32") as stream:
+                while True:
+                    yield stream.read(round(PIECE * rate))[0][:, 0].copy()
+        except sounddevice.PortAudioError as error:
+            raise DataError(
+                f"the microphone cannot be read at {rate} Hz ({str(error).rstrip('.')}); connect one, or choose another --rate."
+            ) from None
 
     return Live(rate, pieces())

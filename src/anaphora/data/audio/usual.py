@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,15 @@ WEIGHT, WHOLE = 100.0, 30.0
 it is there."""
 
 
+PAUSE = 2.0
+"""How far below the loudest frame so far a frame is a pause: in deviations, the mean over its features. Of log energies these are some 20 dB."""
+SILENT = 3.5
+"""How far below it a frame is silence, likewise: a soft voice after a loud one is none."""
+FAINT = -4.0
+"""What the loudest frame is taken to be before any, likewise."""
+_STEPS = 2  # of levels in one deviation
+
+
 @dataclass(frozen=True)
 class Usual:
     """What features are like in the training set: mean and deviation of each, ``(F,)``.
@@ -28,7 +38,8 @@ class Usual:
         μ = (w μ_0 + n μ_n) / (w + n),    σ² = (w (σ²_0 + (μ_0 − μ)²) + n (σ²_n + (μ_n − μ)²)) / (w + n),    (x − μ) / σ
 
     "adapted" takes all frames of a recording, after the mean of its loud frames is taken away as in "speech", and w = 30; "running" takes
-    for each frame those up to it, so that nothing that comes later is needed, and w = 100.
+    for each frame those up to it, so that nothing that comes later is needed, and w = 100. It leaves out pauses, which lie far below the
+    loudest frame so far: otherwise a minute of silence before a sentence would decide what the sentence is measured by.
     """
 
     mean: Array
@@ -62,21 +73,73 @@ class Usual:
 
 
 class Running:
-    """See `Usual`; put together, what it gives of the pieces of a recording is what it gives of the whole."""
+    """See `Usual`; put together, what it gives of the pieces of a recording is what it gives of the whole, to the bit."""
 
     def __init__(self, usual: Usual):
-        self._usual, self._count = usual, 0
-        self._first, self._second = np.zeros((2, len(usual.mean)))
+        self._usual = usual
+        self._sums = np.zeros(
+            1 + 2 * len(usual.mean)
+        )  # of the frames that count: how many, and the sums of them and of their squares
+        self._levels: dict[
+            int, Any
+        ] = {}  # the same by level, since those fall away over which a frame towers
+        self._loudest = round(
+            _STEPS * FAINT
+        )  # a recording that is silent so far is not measured by its silence
+        self.levels: Any = np.zeros(0)
+        """How loud each of the last frames ``(n,)`` is, in deviations."""
+        self.sounding: Any = np.zeros(0, np.bool_)
+        """Of each of the last frames ``(n,)``, whether it is more than silence."""
 
     def __call__(self, x: Array) -> Array:
         """The next frames ``(n, F)``."""
         if not len(x):
             return x
         apart = x.astype(np.float64) - self._usual.mean
-        first, second = self._first + apart.cumsum(0), self._second + np.square(apart).cumsum(0)
-        count = self._count + np.arange(1, len(x) + 1)[:, None]
-        self._count, self._first, self._second = self._count + len(x), first[-1], second[-1]
-        return self._usual._scaled(apart, count, first, second, WEIGHT)
+        told = (
+            slice(0, 1) if self._usual.bands else slice(None)
+        )  # of mfcc the first alone says how loud it is
+        apart_by = apart[:, told] / self._usual.deviation[told]
+        levels = np.floor(_STEPS * apart_by.mean(1)).astype(np.int64)
+        rows = np.concatenate((np.ones((len(x), 1)), apart, np.square(apart)), axis=1)
+        loudest = np.maximum.accumulate(np.maximum(levels, self._loudest))
+        rises = [0, *(np.flatnonzero(np.diff(loudest)) + 1).tolist(), len(x)]
+        found = [
+            self._counted(rows[first:end], levels[first:end], int(loudest[first]))
+            for first, end in itertools.pairwise(rises)
+        ]
+        self.levels = levels / _STEPS
+        self.sounding = levels >= loudest - round(_STEPS * SILENT)
+        sums, width = np.concatenate(found), x.shape[1]
+        return self._usual._scaled(apart, sums[:, :1], sums[:, 1 : 1 + width], sums[:, 1 + width :], WEIGHT)
+
+    def fade(self, most: float) -> None:
+        """Someone else may speak next: what was heard counts for at most so many frames from now on, and the loudest
+        frame fades over some utterances, should one noise have been louder than all speech."""
+        share = min(1.0, most / max(self._sums[0], 1.0))
+        self._sums = share * self._sums
+        self._levels = {level: share * sums for level, sums in self._levels.items()}
+        self._loudest = max(self._loudest - _STEPS, round(_STEPS * FAINT))
+
+    def _counted(self, rows: Any, levels: Any, loudest: int) -> Any:
+        """The sums at each of some frames, of which none is louder than ``loudest``."""
+        least = loudest - round(_STEPS * PAUSE)
+        if loudest != self._loudest:
+            self._loudest = loudest
+            self._levels = {level: sums for level, sums in sorted(self._levels.items()) if level >= least}
+            self._sums = _last(np.stack([np.zeros(rows.shape[1]), *self._levels.values()]))
+        for level in np.unique(levels[levels >= least]).tolist():
+            some = rows[levels == level]
+            self._levels[level] = _last(np.stack([self._levels.get(level, np.zeros(rows.shape[1])), *some]))
+        counting = np.where((levels >= least)[:, None], rows, 0.0)
+        sums = np.concatenate((self._sums[None], counting)).cumsum(0)[1:]
+        self._sums = sums[-1]
+        return sums
+
+
+def _last(rows: Any) -> Any:
+    """The sum of rows one after the other, as a running sum has it."""
+    return rows.cumsum(0)[-1]
 
 
 def levelled(x: Array, bands: int = 0) -> Any:

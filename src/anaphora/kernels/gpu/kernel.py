@@ -16,7 +16,7 @@ from anaphora.kernels.toolchain.compiler import CannotCompile
 from anaphora.kernels.toolchain.driver import Loaded
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Types of numbers by what ``KIND`` is in a source."""
+"""Types of numbers by what ``KIND`` is in a source; 3 is float64, for kernels that serve it."""
 
 PRELUDE = """
 #if KIND==0
@@ -31,10 +31,14 @@ __device__ inline elem narrow(float v){
   if((u&0x7fffffffu)>0x7f800000u)return (elem)(u>>16|0x40);  // NaN stays one
   return (elem)((u+0x7fffu+(u>>16&1u))>>16);
 }
-#else
+#elif KIND==2
 typedef unsigned short elem;
 __device__ inline float wide(elem v){float f;asm("cvt.f32.f16 %0,%1;":"=f"(f):"h"(v));return f;}
 __device__ inline elem narrow(float v){elem u;asm("cvt.rn.f16.f32 %0,%1;":"=h"(u):"f"(v));return u;}
+#else
+typedef double elem;
+__device__ inline double wide(elem v){return v;}
+__device__ inline elem narrow(double v){return v;}
 #endif
 """
 
@@ -50,11 +54,13 @@ class Kernel:
         self,
         like: Tensor,
         tasks: int,
-        pointers: Sequence[Tensor | None],
+        pointers: Sequence[Tensor | int | None],
         numbers: Sequence[int | float] = (),
         kind: int = 0,
+        threads: int | None = None,
     ) -> None:
-        """Run on the GPU of ``like``. The kernel takes the pointers, then the numbers; floats arrive as their bits."""
+        """Run on the GPU of ``like``. The kernel takes the pointers (tensors or addresses), then the numbers; floats arrive as their
+        bits. ``threads``: of a block, where it is fewer than usual."""
         index = like.device.index or 0
         if (index, kind) not in self._loaded:
             self._loaded[index, kind] = self._load(index, kind)
@@ -64,7 +70,7 @@ class Kernel:
         with (
             nullcontext() if here else torch.cuda.device(index)
         ):  # the latter takes as long as a small kernel
-            loaded.launch(min(blocks, tasks), pointers, words)
+            loaded.launch(min(blocks, tasks), pointers, words, threads)
 
     def loaded_on(self, like: Tensor, kind: int = 0) -> bool:
         """Whether it has run on the GPU of ``like`` before."""

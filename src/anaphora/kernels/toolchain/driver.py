@@ -73,15 +73,21 @@ class Loaded:
         if cluster > 1:
             _check(driver.cuFuncSetAttribute(self._function, _LARGE_CLUSTERS, 1))
 
-    def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
-        """Run it on the current stream; ``pointers`` and ``numbers`` are its arguments, in order."""
+    def launch(
+        self,
+        blocks: int,
+        pointers: Sequence[Tensor | int | None],
+        numbers: Sequence[int],
+        threads: int | None = None,
+    ) -> None:
+        """Run it on the current stream; ``pointers`` (tensors or addresses) and ``numbers`` are its arguments, in order."""
         # One block of words for all: an object for each would take longer than the launch itself.
-        values = [0 if t is None else t.data_ptr() for t in pointers]
+        values = [t.data_ptr() if isinstance(t, Tensor) else t or 0 for t in pointers]
         words = (ctypes.c_uint64 * (len(values) + len(numbers)))(*values, *numbers)
         first = ctypes.addressof(words)
         places = (ctypes.c_void_p * len(words))(*range(first, first + 8 * len(words), 8))
         stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
-        size, memory = self.threads, self.shared_memory
+        size, memory = threads or self.threads, self.shared_memory
         if self.cluster == 1:
             launch = _driver().cuLaunchKernel
             at = ctypes.c_void_p(stream)

@@ -20,6 +20,12 @@ def checked_scores(
     name: str, scores: Tensor | NDArray[np.floating], lengths: Lengths, blank: int
 ) -> tuple[Tensor, Tensor]:
     """Scores ``(batch, time, symbols)`` as a tensor and their lengths ``(batch,)`` on the CPU."""
+    scores = checked_kind(name, scores, blank)
+    return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
+
+
+def checked_kind(name: str, scores: Tensor | NDArray[np.floating], blank: int) -> Tensor:
+    """Scores ``(batch, time, symbols)`` as a tensor."""
     scores = torch.as_tensor(scores)
     if scores.dim() != 3 or not scores.is_floating_point():
         raise ValueError(
@@ -27,7 +33,7 @@ def checked_scores(
         )
     if not 0 <= blank < scores.shape[2]:
         raise ValueError(f"{name}: blank={blank} must be one of the {scores.shape[2]} symbols.")
-    return scores, checked_lengths(name, lengths, scores.shape[0], scores.shape[1])
+    return scores
 
 
 def checked_log_probs(
@@ -94,8 +100,12 @@ def frames_needed(targets: Tensor, target_lengths: Tensor) -> Tensor:
     """The fewest frames ``(batch,)`` that can spell each target: one per symbol and a blank between equal neighbours."""
     if targets.shape[1] < 2:
         return target_lengths
-    within = torch.arange(1, targets.shape[1]) < target_lengths[:, None]
-    return target_lengths + ((targets[:, 1:] == targets[:, :-1]) & within).sum(1)
+    table, sizes = (
+        targets.numpy(),
+        target_lengths.numpy(),
+    )  # small operations take a fraction of torch's time there
+    within = np.arange(1, table.shape[1]) < sizes[:, None]
+    return torch.from_numpy(sizes + ((table[:, 1:] == table[:, :-1]) & within).sum(1))
 
 
 def refuse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -11,14 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._inputs import (
     Lengths,
     Targets,
-    checked_scores,
-    checked_targets,
+    checked_kind,
     frames_needed,
     refuse,
 )
+from anaphora.search.ctc._on_gpu import Given
 
 _ELEMENTS = 2**22
 """Scores that are in float64 at the same time."""
@@ -50,8 +52,9 @@ def ctc_loss(
         probability 0) raises `DataError` with its row, or with "zero" adds neither loss nor gradient.
 
     On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7; rows are shared out
-    over `torch.get_num_threads()` threads, which changes no result. CUDA uses PyTorch's kernel, with the gradient
-    corrected for ``normalized=True``. Differentiable once.
+    over `torch.get_num_threads()` threads, which changes no result. On NVIDIA GPUs sums are in float64 as well, in kernels of
+    our own, up to targets of 1023 symbols; beyond that, and on other GPUs, PyTorch's kernel is used, in the type of the
+    scores, with the gradient corrected for ``normalized=True``. Differentiable once.
 
     >>> loss = an.search.ctc_loss(torch.zeros(1, 2, 2), torch.tensor([[1]]), reduction="sum")
     >>> round(float((-loss).exp()), 3)  # three of four paths spell it
@@ -61,12 +64,15 @@ def ctc_loss(
         raise ValueError(
             f"ctc_loss: reduction is mean, sum or none, impossible is raise or zero; got {reduction}, {impossible}."
         )
-    logits, lengths = checked_scores("ctc_loss", logits, logit_lengths, blank)
-    labels, sizes = checked_targets(
-        "ctc_loss", targets, target_lengths, logits.shape[0], logits.shape[2], blank
-    )
+    logits = checked_kind("ctc_loss", logits, blank)
+    rows, time, symbols = logits.shape
+    lengths = (logit_lengths, target_lengths)
+    given = Given("ctc_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
+    if can_fuse(logits, targets):
+        return fused_loss(logits, given, normalized)
+    labels, frames, sizes = given.checked()
     wanted = torch.is_grad_enabled() and logits.requires_grad
-    losses: Tensor = _Losses.apply(logits, labels, lengths, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
+    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
     if reduction == "sum":
@@ -90,7 +96,7 @@ class _Losses(torch.autograd.Function):
         possible = frames_needed(labels, sizes) <= lengths
         rows = _rows_torch if logits.device.type == "cuda" else _rows_cpu
         losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, wanted)
-        lost = torch.isinf(losses).nonzero().flatten().tolist()
+        lost = np.flatnonzero(np.isinf(losses.cpu().numpy())).tolist()
         if lost and impossible == "raise":
             raise refuse("ctc_loss", lost, lengths, labels, sizes)
         if lost:
@@ -127,8 +133,8 @@ def _rows_cpu(
     losses = logits.new_empty(len(logits), dtype=torch.float64)
     gradient = torch.zeros_like(logits) if wanted else logits.new_zeros(0)
     frames = torch.where(possible, lengths, 0)
-    with ThreadPoolExecutor(threads) as pool:  # starts its threads when they get work
-        run = pool.map if threads > 1 else map
+    with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+        run = map if pool is None else pool.map
         for first in range(0, len(logits), together):
             some = slice(first, first + together)
             job = _Job(logits[some], labels[some], frames[some], sizes[some], blank, normalized, wanted)

@@ -8,9 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from anaphora.errors import DataError
-from anaphora.kernels.gpu.kernel import KINDS, serves
-from anaphora.search.ctc._inputs import Lengths, Targets, checked_lengths, checked_targets
+from anaphora.kernels.transducer import native
+from anaphora.search.ctc._inputs import Lengths, Targets
+from anaphora.search.ctc._on_gpu import Given
+from anaphora.search.transducer._fused import can_fuse, fused_loss
+from anaphora.search.transducer._refused import check_places, refuse_lost
 
 
 def transducer_loss(
@@ -58,15 +60,13 @@ def transducer_loss(
     rows, time, places, symbols = logits.shape
     if not 0 <= blank < symbols:
         raise ValueError(f"transducer_loss: blank={blank} must be one of the {symbols} symbols.")
-    frames = checked_lengths("transducer_loss", logit_lengths, rows, time)
-    labels, sizes = checked_targets("transducer_loss", targets, target_lengths, rows, symbols, blank)
-    if labels.shape[1] + 1 != places:
-        raise ValueError(
-            f"transducer_loss: targets of up to {labels.shape[1]} symbols need logits (…, {labels.shape[1] + 1}, symbols), "
-            f"got (…, {places}, symbols)."
-        )
-    fused = logits.numel() > 0 and logits.dtype in KINDS and serves(logits)
-    function = _FusedLosses if fused else _Losses
+    lengths = (logit_lengths, target_lengths)
+    given = Given("transducer_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
+    if can_fuse(logits):
+        return fused_loss(logits, given)
+    labels, frames, sizes = given.checked()
+    check_places(labels.shape[1], places)
+    function = _NativeLosses if native.ready(logits) else _Losses
     losses: Tensor = function.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses
@@ -76,7 +76,7 @@ def transducer_loss(
 
 
 class _Losses(torch.autograd.Function):
-    """By torch operations around `lattice`; on NVIDIA GPUs `_FusedLosses` does the same in three kernels."""
+    """By torch operations around `lattice`."""
 
     @staticmethod
     def forward(
@@ -90,8 +90,9 @@ class _Losses(torch.autograd.Function):
         on_label = of_symbols.gather(3, following)[..., 0].double()
         alpha, beta = lattice(on_blank, on_label, frames, sizes)
         log_p = beta[:, 0, 0] if logits.shape[1] else beta.new_full((len(logits),), -torch.inf)
-        if impossible == "raise":
-            _refuse_lost(log_p, frames)
+        lost = (log_p == -torch.inf).nonzero().flatten().tolist()
+        if lost and impossible == "raise":
+            refuse_lost(lost[0], frames)
         log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
         by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
         ctx.save_for_backward(of_symbols, following, by_blank.to(wide), by_label.to(wide))
@@ -112,36 +113,29 @@ class _Losses(torch.autograd.Function):
         return (gradient.to(ctx.kind), *(None,) * 5)
 
 
-class _FusedLosses(torch.autograd.Function):
-    """See `anaphora.kernels.transducer.loss_gpu`."""
+class _NativeLosses(torch.autograd.Function):
+    """See `anaphora.kernels.transducer.native`."""
 
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
     ) -> Tensor:
-        from anaphora.kernels.transducer.loss_gpu import Alignments
-
-        ctx.found = Alignments(logits, labels, frames, sizes, blank)
-        losses: Tensor = ctx.found.losses
-        if impossible == "raise" and not losses.cpu().all():  # a row without an alignment has a loss of 0
-            _refuse_lost(ctx.found.log_p, frames)
-        ctx.save_for_backward(ctx.found.logits)
-        return losses
+        job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
+        found = native.forward(job)
+        lost = found.log_p == -torch.inf
+        if impossible == "raise" and bool(lost.any()):
+            refuse_lost(int(lost.nonzero()[0]), frames)
+        ctx.save_for_backward(*job[:4], *found)
+        ctx.blank = blank
+        return (-found.log_p).masked_fill_(lost, 0.0).to(logits.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (logits,) = ctx.saved_tensors  # raises where they were changed in between
-        return (ctx.found.gradient(logits, upstream), *(None,) * 5)
-
-
-def _refuse_lost(log_p: Tensor, frames: Tensor) -> None:
-    lost = (log_p.cpu() == -torch.inf).nonzero().flatten().tolist()
-    if lost:
-        raise DataError(
-            f"transducer_loss: row {lost[0]} has {int(frames[lost[0]])} frames and no alignment with a probability above 0; "
-            'drop such rows or pass impossible="zero".'
-        )
+        given = ctx.saved_tensors  # raises where the logits were changed in between
+        logits, labels, frames, sizes = given[:4]
+        job, found = native.Job(logits, labels, frames, sizes, ctx.blank), native.Found(*given[4:])
+        return (native.gradient(job, found, upstream), *(None,) * 5)
 
 
 @torch.no_grad()
@@ -189,10 +183,6 @@ def lattice(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Tensor) -
         arrays = (on_blank, on_label, frames, sizes, alpha, beta)
         transducer_rows(*(each.contiguous().numpy() for each in arrays))
         return alpha, beta
-    if on_blank.numel() and serves(on_blank):
-        from anaphora.kernels.transducer.lattice_gpu import lattice_cuda
-
-        return lattice_cuda(on_blank, on_label, frames, sizes)
     return lattice_torch(on_blank, on_label, frames, sizes)
 
 
@@ -206,6 +196,7 @@ def lattice_torch(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Ten
     t = torch.arange(time)[:, None]
     u = torch.arange(places)
     inside = ((t < frames[:, None, None]) & (u <= sizes[:, None, None])).to(on_blank.device)
+    on_blank, on_label = (each.masked_fill(~inside, -torch.inf) for each in (on_blank, on_label))
     end = ((t == frames[:, None, None] - 1) & (u == sizes[:, None, None])).to(on_blank.device)
     diagonals = [_diagonal(n, time, places, on_blank.device) for n in range(time + places - 1)]
     alpha[:, 0, 0] = 0.0

@@ -15,6 +15,7 @@ from torch import Tensor
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.resample_stream import ResampleStream
+from anaphora.data.audio.usual import Running
 from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, log_probabilities
 from anaphora.models.encoders import RecurrentEncoder
@@ -24,6 +25,12 @@ from anaphora.models.transducer import TransducerModel
 from anaphora.search import CTCStream, Hypothesis, TransducerGreedy, TransducerStream, ctc_greedy
 from anaphora.tasks.transcribe.inference.decoding import Heard, Search
 
+FADED = 50.0
+"""Frames that all utterances before count for in what sound is measured by: half as many as the training set does."""
+LEAD = 0.2
+"""Seconds before the first sound of an utterance at which the encoder begins."""
+RECENT, RISE = 0.8, 1.5
+"""Seconds that tell how loud a pause is, and how many deviations sound is louder."""
 Samples = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -55,6 +62,21 @@ class FrameStream:
         self._held = torch.zeros(0, features.width)
         self._together = self._encoder.factor * getattr(self._encoder.body, "chunk", 1)
         self._state: Any = None
+        self._hop = ear.settings.hop
+        self._lead = round(LEAD / self._hop)
+        self._waiting = False
+        self._quiet, self._floor = 0, -np.inf
+        self._recent: Any = np.zeros(0)  # how loud the last frames were
+        self.skipped = 0
+        """Frames of the encoder that were left out since this was set to 0."""
+
+    def end_utterance(self, *, silent: bool) -> None:
+        """Another voice may follow. After silence the encoder waits for what is louder than it, and begins from scratch shortly before, as
+        in a recording of training: in a long pause it would hear words. Where nothing tells what is a pause, it goes on."""
+        if self._normalised is not None:
+            self._normalised.fade(FADED)
+            self._waiting = silent
+            self._floor = float(np.quantile(self._recent, 0.1)) if len(self._recent) else -np.inf
 
     def push(self, samples: Samples) -> Tensor:
         """More sound ``(n,)``."""
@@ -69,9 +91,15 @@ class FrameStream:
 
     @torch.no_grad()
     def _read(self, frames: Tensor, *, final: bool) -> Tensor:
+        before = len(self._held)
         if self._normalised is not None and len(frames):
             frames = torch.from_numpy(self._normalised(frames.numpy()))
+            self._note(self._normalised)
         frames = torch.cat((self._held, frames))
+        if self._waiting:
+            frames = self._awaited(frames, before)
+            if self._waiting:
+                return self._said(torch.zeros(1, 0, self._encoder.width, device=self._device))
         whole = len(frames) if final else len(frames) // self._together * self._together
         frames, self._held = frames[:whole], frames[whole:]
         if not whole:
@@ -84,6 +112,35 @@ class FrameStream:
             recurrent = cast(RecurrentEncoder, body)
             y, self._state = recurrent.recurrent(recurrent.embedding(x), None, self._state)
         return self._said(y)
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since the last sound; 0 where nothing tells what is silence."""
+        return self._quiet * self._hop
+
+    def _note(self, frames: Running) -> None:
+        sounding = frames.sounding
+        self._recent = np.concatenate((self._recent, frames.levels))[-round(RECENT / self._hop) :]
+        last = np.flatnonzero(sounding)
+        self._quiet = len(sounding) - 1 - int(last[-1]) if len(last) else self._quiet + len(sounding)
+
+    def _awaited(self, frames: Tensor, before: int) -> Tensor:
+        """The frames from shortly before the first one that sounds; none while there is none. ``before`` of them had come already."""
+        assert self._normalised is not None
+        sounding: list[int] = []
+        if len(frames) > before:
+            louder = self._normalised.levels >= self._floor + RISE
+            sounding = np.flatnonzero(self._normalised.sounding & louder).tolist()
+        self._waiting = not sounding
+        first = before + sounding[0] if sounding else len(frames)
+        gone = max(0, first - self._lead) // self._encoder.factor * self._encoder.factor
+        self.skipped += gone // self._encoder.factor
+        frames = frames[gone:]
+        if not self._waiting:
+            self._state = None
+            return frames
+        self._held = frames
+        return frames[:0]
 
     def _said(self, annotations: Tensor) -> Tensor:
         if isinstance(self._model, CTCModel):

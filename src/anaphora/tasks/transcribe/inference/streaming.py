@@ -36,7 +36,8 @@ class HearingAsItArrives:
     """Words are certain once every hypothesis that is still alive begins with them: no later sound can change them.
 
     Without an ``endpoint`` the transcript of the end is the text that ``predict`` gives of the whole recording. With one, the search begins
-    again after each utterance, while the encoder goes on, so that neither memory nor work grow with the time that was heard.
+    again after each utterance, and so does the encoder, shortly before the next sound; neither memory nor work grow with the time that was
+    heard, and what the sound is measured by adapts to another voice within a second.
     """
 
     every = EVERY
@@ -45,9 +46,9 @@ class HearingAsItArrives:
         model: CTCModel | TransducerModel = estimator.model_.eval()
         self._estimator, self._search, self._endpoint = estimator, search, endpoint
         self._stream = FrameStream(model, estimator.ear_, rate)
-        self._seconds = estimator.settings_.hop * estimator.settings_.subsample
+        self._seconds: float = estimator.settings_.hop * estimator.settings_.subsample
         self._done: list[Transcript] = []
-        self._begin = 0  # frames of utterances that are over
+        self._passed = 0  # frames of utterances that are over
         self._anew()
 
     def _anew(self) -> None:
@@ -55,12 +56,21 @@ class HearingAsItArrives:
         self._parts: list[Tensor] = []
         self._frames = 0
         self._stable: list[Word] = []
+        self._sounded = self._endpoint is None  # whether the utterance has a sample that is not zero
+
+    @property
+    def _begin(self) -> float:
+        """The second at which the utterance began."""
+        return self._passed * self._seconds
 
     def push(self, samples: Samples) -> None:
         """More sound ``(n,)``, from −1 to 1."""
+        self._sounded = self._sounded or bool(samples.any())
         self._hear(self._stream.push(samples))
 
     def _hear(self, frames: Tensor) -> None:
+        self._passed += self._stream.skipped  # only before the first frame of an utterance
+        self._stream.skipped = 0
         self._searching.push(frames)
         self._frames += len(frames)
         if isinstance(self._estimator.model_, CTCModel):
@@ -71,13 +81,14 @@ class HearingAsItArrives:
         found = self._searching.best()
         if not self._frames or not found:
             return Update([], [])
-        words = self._written(found[0]).words
-        begin = self._begin * self._seconds
-        if self._endpoint is not None and self._endpoint.ends(
-            words, begin, begin + self._frames * self._seconds
-        ):
+        words = self._written(found[0]).words if self._sounded else []  # a muted microphone says nothing
+        now = self._begin + self._frames * self._seconds
+        quiet = self._stream.quiet
+        if self._endpoint is not None and self._endpoint.ends(words, self._begin, now, quiet):
             new = words[len(self._stable) :]
             self._end(found[0])
+            if words:
+                self._stream.end_utterance(silent=self._endpoint.silent(words, now, quiet))
             return Update(new, [], ended=bool(words))
         new = words[len(self._stable) : self._certain()]
         self._stable += new
@@ -97,10 +108,10 @@ class HearingAsItArrives:
     def _end(self, hypothesis: Hypothesis) -> None:
         """The utterance is over."""
         found = self._written(hypothesis)
-        if found.words:
+        if found.words and self._sounded:
             words = [*self._stable, *found.words[len(self._stable) :]]
             self._done.append(Transcript(found.text, words, found.score, found.log_prob))
-        self._begin += self._frames
+        self._passed += self._frames
         self._anew()
 
     def finish(self) -> Transcript:
@@ -117,14 +128,13 @@ class HearingAsItArrives:
     def _written(self, hypothesis: Hypothesis) -> Transcript:
         e = self._estimator
         heard = heard_of(hypothesis, self._parts, e.model_)
-        begin = self._begin * self._seconds
         return transcript(
             e.model_,
             heard,
             hypothesis,
             e.tokenizer_,
             seconds=self._seconds,
-            begin=begin,
+            begin=self._begin,
             lexicon=self._search.lexicon,
         )
 

@@ -20,12 +20,17 @@ class Update:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An utterance is over once ``silence`` seconds have passed since its last word, or once it has lasted ``longest`` seconds."""
+    """An utterance is over once ``silence`` seconds have passed since its last word or since the last sound, or once it has lasted
+    ``longest`` seconds."""
 
     silence: float = 0.8
     longest: float = 20.0
 
-    def ends(self, words: Sequence[Word], begin: float, now: float) -> bool:
-        """Whether an utterance that began at second ``begin`` with these words is over at ``now``. One without words is over after
-        ``longest`` seconds, so that silence does not pile up."""
-        return now - begin >= self.longest or (bool(words) and now - words[-1].end >= self.silence)
+    def ends(self, words: Sequence[Word], begin: float, now: float, quiet: float = 0.0) -> bool:
+        """Whether an utterance that began at second ``begin`` with these words is over at ``now``, after so many ``quiet`` seconds. One
+        without words is over after ``longest`` seconds, so that silence does not pile up."""
+        return now - begin >= self.longest or self.silent(words, now, quiet)
+
+    def silent(self, words: Sequence[Word], now: float, quiet: float = 0.0) -> bool:
+        """Whether enough silence has followed these words."""
+        return bool(words) and max(now - words[-1].end, quiet) >= self.silence
