@@ -77,6 +77,21 @@ def test_weights_that_change_are_followed_and_those_that_lie_elsewhere_are_compu
 
 
 @pytest.mark.cuda
+def test_weights_that_autocast_casts_are_cast_at_every_replay() -> None:
+    model = _model()
+    with torch.autocast("cuda", torch.bfloat16):
+        replayed = Replayed(loss, model)
+        _steps(model, replayed, range(3))
+        assert replayed._captured is not None
+        assert torch.is_autocast_cache_enabled()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert _same(_steps(model, replayed, range(2)), _steps(model, loss, range(2)))
+
+
+@pytest.mark.cuda
 def test_a_second_batch_is_added_to_the_gradient_that_is_there() -> None:
     model = _model()
     replayed = Replayed(loss, model)

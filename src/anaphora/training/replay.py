@@ -83,11 +83,12 @@ class _Graphs:
         self.trained, self.generation = trained, 0
         self.inputs = [tensor.clone() for tensor in tensors]
         self.weight = torch.ones((), device=device)
-        pool, beside = graph_pool(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        import os
+        pool, beside = graph_pool(), torch.cuda.Stream(device, priority=-1 if os.environ.get('PRIO') == '1' else 0)  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.empty_cache()  # what the step before needed, and later this one, is not kept beside the graphs' own memory
-        with torch.cuda.stream(beside):
+        with torch.cuda.stream(beside), _casting_anew():
             # once without capturing, which loads kernels and makes handles: a capture may not
             self._gradient(loss(model, *self.inputs))
             beside.synchronize()
@@ -105,6 +106,18 @@ class _Graphs:
     def _gradient(self, total: Tensor) -> tuple[Tensor | None, ...]:
         weight = self.weight.to(total.dtype)
         return torch.autograd.grad(total, self.trained, weight, allow_unused=True)
+
+
+@contextmanager
+def _casting_anew() -> Iterator[None]:
+    """Inside, autocast casts a weight whenever it is used: a cast that was kept from before would never be repeated by a graph."""
+    kept = torch.is_autocast_cache_enabled()
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(kept)
 
 
 @contextmanager

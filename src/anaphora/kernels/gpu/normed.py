@@ -8,12 +8,14 @@ Without the first mean for RMSNorm, which does not centre. ∂δ is ∂x'. Sums 
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import added, shares
+from anaphora.kernels.gpu.eight import EIGHT, Eight
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A warp takes a row of WIDTH numbers, four of every 128 in a lane, and keeps the sums of its columns in registers.
@@ -22,7 +24,7 @@ SOURCE = r"""
 union Four{unsigned long long all;elem each[4];};
 __device__ inline float over_warp(float v){for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float*mean,const float*inverse,const float*gain,
-                                          const elem*above,elem*out,float*sums,int rows,int share){
+                                          const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
   __shared__ float part[4][WIDTH];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share;
   for(int task=blockIdx.x;task<shares;task+=gridDim.x){
@@ -40,7 +42,7 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
       for(int k=0;k<CHUNKS;k++){
         g[k].all=*(const unsigned long long*)(dy+at+k*128);
         v[k].all=*(const unsigned long long*)(x+at+k*128);
-        a[k].all=*(const unsigned long long*)(above+at+k*128);
+        if(ABOVE)a[k].all=*(const unsigned long long*)(above+at+k*128);
       }
       const float m=CENTRED?mean[r]:0.f,s=inverse[r];
       float one=0.f,two=0.f;
@@ -54,18 +56,21 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
         }
       }
       one=CENTRED?over_warp(one)/WIDTH:0.f;two=over_warp(two)/WIDTH;
+      float f[CHUNKS*4];
       #pragma unroll
       for(int k=0;k<CHUNKS;k++){
         Four n;
         #pragma unroll
         for(int i=0;i<4;i++){
           const float h=(wide(v[k].each[i])-m)*s;
-          const float o=wide(a[k].each[i])+s*(wide(g[k].each[i])*gains[k*4+i]-one-h*two);
+          const float o=(ABOVE?wide(a[k].each[i]):0.f)+s*(wide(g[k].each[i])*gains[k*4+i]-one-h*two);
           n.each[i]=narrow(o);
           of_bias[k*4+i]+=o;
+          f[k*4+i]=o;
         }
         *(unsigned long long*)(out+at+k*128)=n.all;
       }
+      if(EIGHTS)put_row<CHUNKS>(f,eight+at,scales+r,lane);
     }
     float*const of[3]={of_gain,of_shift,of_bias};
     #pragma unroll
@@ -81,6 +86,112 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
 }
 """
 
+# A block takes whole rows, four of them at a time, of which each thread has eight neighbouring columns.
+WIDE = r"""
+#define AHEAD 4
+#define WARPS ((WIDTH/8+31)/32)
+union Some{uint4 all;elem each[8];};
+extern "C" __global__ __launch_bounds__(WARPS*32) void norm_gradients(const elem*dy,const elem*x,const float*mean,const float*inverse,const float*gain,
+                                          const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
+  __shared__ float parts[2][WARPS][AHEAD][2],mosts[WARPS][AHEAD];
+  const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share,place=threadIdx.x*8;
+  const bool mine=place<WIDTH;
+  const int c=mine?place:0;
+  float gains[8];
+  #pragma unroll
+  for(int i=0;i<8;i++)gains[i]=gain[c+i];
+  for(int task=blockIdx.x;task<shares;task+=gridDim.x){
+    const int first=task*share,last=min(rows,first+share);
+    float of_gain[8],of_shift[8],of_bias[8];
+    #pragma unroll
+    for(int i=0;i<8;i++)of_gain[i]=of_shift[i]=of_bias[i]=0.f;
+    int turn=0;
+    for(int r0=first;r0<last;r0+=AHEAD,turn^=1){
+      Some g[AHEAD],v[AHEAD],a[AHEAD];
+      float m[AHEAD],s[AHEAD];
+      #pragma unroll
+      for(int k=0;k<AHEAD;k++){
+        const bool there=mine&&r0+k<last;
+        const int r=min(r0+k,rows-1);
+        const long long at=(long long)r*WIDTH+c;
+        g[k].all=v[k].all=a[k].all=uint4{0,0,0,0};
+        if(there){
+          g[k].all=*(const uint4*)(dy+at);
+          v[k].all=*(const uint4*)(x+at);
+          if(ABOVE)a[k].all=*(const uint4*)(above+at);
+        }
+        m[k]=CENTRED?mean[r]:0.f;s[k]=inverse[r];
+      }
+      #pragma unroll
+      for(int k=0;k<AHEAD;k++){
+        float one=0.f,two_=0.f;
+        if(mine&&r0+k<last){
+          #pragma unroll
+          for(int i=0;i<8;i++){
+            const float h=(wide(v[k].each[i])-m[k])*s[k],d=wide(g[k].each[i]),dg=d*gains[i];
+            one+=dg;two_+=dg*h;
+            of_gain[i]+=d*h;of_shift[i]+=d;
+          }
+        }
+        one=CENTRED?over_warp(one):0.f;two_=over_warp(two_);
+        if(lane==0){parts[turn][warp][k][0]=one;parts[turn][warp][k][1]=two_;}
+      }
+      __syncthreads();
+      #pragma unroll
+      for(int k=0;k<AHEAD;k++)if(r0+k<last){
+        float one=0.f,two_=0.f;
+        #pragma unroll
+        for(int w=0;w<WARPS;w++){one+=parts[turn][w][k][0];two_+=parts[turn][w][k][1];}
+        one/=WIDTH;two_/=WIDTH;
+        Some n;
+        float f[8],most=0.f;
+        #pragma unroll
+        for(int i=0;i<8;i++){
+          const float h=(wide(v[k].each[i])-m[k])*s[k];
+          f[i]=(ABOVE?wide(a[k].each[i]):0.f)+s[k]*(wide(g[k].each[i])*gains[i]-one-h*two_);
+          n.each[i]=narrow(f[i]);
+          if(mine)of_bias[i]+=f[i];
+        }
+        if(mine)*(uint4*)(out+(long long)(r0+k)*WIDTH+c)=n.all;
+        if(EIGHTS){
+          #pragma unroll
+          for(int i=0;i<8;i++)if(mine)most=larger(most,fabsf(f[i]));
+          for(int o=16;o;o>>=1)most=larger(most,__shfl_xor_sync(~0u,most,o));
+          if(lane==0)mosts[warp][k]=most;
+          #pragma unroll
+          for(int i=0;i<8;i++)n.each[i]=narrow(f[i]);
+          v[k]=n;
+        }
+      }
+      if(EIGHTS){
+        __syncthreads();
+        #pragma unroll
+        for(int k=0;k<AHEAD;k++)if(r0+k<last){
+          float most=mosts[0][k];
+          #pragma unroll
+          for(int w=1;w<WARPS;w++)most=larger(most,mosts[w][k]);
+          const float scale=scale_of(most),by=1.f/scale;
+          if(threadIdx.x==0)scales[r0+k]=scale;
+          union{unsigned long long all;unsigned short each[4];} e;
+          #pragma unroll
+          for(int i=0;i<4;i++)e.each[i]=two(wide(v[k].each[2*i])*by,wide(v[k].each[2*i+1])*by);
+          if(mine)*(unsigned long long*)(eight+(long long)(r0+k)*WIDTH+c)=e.all;
+        }
+      }
+    }
+    if(mine){
+      const float*const of[3]={of_gain,of_shift,of_bias};
+      #pragma unroll
+      for(int w=0;w<3;w++){
+        #pragma unroll
+        for(int i=0;i<8;i++)sums[((long long)task*3+w)*WIDTH+c+i]=of[w][i];
+      }
+    }
+    __syncthreads();
+  }
+}
+"""
+
 SHARE = 32  # rows whose sums one block takes
 WIDEST = 1024  # more would not fit into the registers of a warp
 
@@ -91,20 +202,42 @@ def fits(width: int) -> bool:
 
 
 @cache
-def kernel(width: int, centred: bool) -> Kernel:
-    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm."""
-    source = f"#define WIDTH {width}\n#define CENTRED {int(centred)}\n{SOURCE}"
-    return Kernel(source, "norm_gradients", threads=128)
+def kernel(width: int, centred: bool, above: bool = True, eights: bool = False) -> Kernel:
+    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm; whether there is a gradient from ``above``, and whether
+    that of x' is wanted in eight bits, too."""
+    flags = {"WIDTH": width, "CENTRED": centred, "ABOVE": above, "EIGHTS": eights}
+    source = "".join(f"#define {name} {int(value)}\n" for name, value in flags.items()) + EIGHT
+    if os.environ.get("WIDE"):
+        over = SOURCE[SOURCE.index("__device__ inline float over_warp") : SOURCE.index('extern "C"')]
+        threads = -(-width // 256) * 32
+        return Kernel(source + over + WIDE, "norm_gradients", threads=threads, resident=1024 // threads)
+    return Kernel(source + SOURCE, "norm_gradients", threads=128)
 
 
 def by_kernel(
     dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
 ) -> tuple[Tensor, Tensor]:
+    out, sums = with_table(dy, x, mean, inverse, gain, above, centred)
+    return out, added(sums)
+
+
+def with_table(
+    dy: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    gain: Tensor,
+    above: Tensor | None,
+    centred: bool,
+    eight: Eight | None = None,
+) -> tuple[Tensor, Tensor]:
+    """∂x', also written to ``eight``, and the table that `added` makes the other gradients of; nothing comes from ``above`` where it is None."""
     rows, width = x.shape
     out, sums = torch.empty_like(x), gain.new_empty(shares(rows, SHARE), 3, width)
-    pointers = (dy.contiguous(), x, mean, inverse, gain, above.contiguous(), out, sums)
-    kernel(width, centred).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
-    return out, added(sums)
+    upper = None if above is None else above.contiguous()
+    pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums, *(eight or (None, None)))
+    kernel(width, centred, above is not None, eight is not None).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
+    return out, sums
 
 
 def by_torch(
