@@ -213,7 +213,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
     parser.add_argument("--only", choices=list(SIZES), help="one size alone")
     parser.add_argument("--peak", type=float, default=989e12, help="operations a second of the GPU")
-    parser.add_argument("--fp8", action="store_true", help="also with products of eight bits (products = fp8)")
+    parser.add_argument(
+        "--fp8", action="store_true", help="also with products of eight bits (products = fp8)"
+    )
     parser.add_argument("--profile", action="store_true", help="print where the time of the GPU goes")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []

@@ -70,10 +70,10 @@ def check_rounded(device: str, rows: int, width: int) -> None:
 def check_weights(device: str, rows: int, width: int) -> None:
     weight = torch.randn(rows, width, device=device)
     most = weight.abs().max()
-    made, turned = eight.weight_by_kernel(weight, most)
-    assert torch.equal(made.numbers.view(torch.uint8), turned.numbers.view(torch.uint8).t())
+    made, across = eight.weight_by_kernel(weight, most)
+    assert torch.equal(made.numbers.view(torch.uint8), across.numbers.view(torch.uint8).t())
     torch.testing.assert_close(made.scales, torch.full_like(made.scales, float(most) / 448))
-    assert len(turned.scales) == width
+    assert len(across.scales) == width
     by = 448 / most
     assert torch.equal(made.numbers.view(torch.uint8), (weight * by).to(eight.KIND).view(torch.uint8))
 
@@ -97,11 +97,11 @@ def test_activations_and_heads_are_written_in_eight_bits() -> None:
 def test_a_product_of_eight_bits_is_near_that_of_many() -> None:
     torch.manual_seed(1)
     a, b, bias = torch.randn(40, 64), torch.randn(48, 64), torch.randn(48)
-    (made, turned), *_ = eight.weights([b, torch.zeros(16, 16)])
+    (made, across), *_ = eight.weights([b, torch.zeros(16, 16)])
     found = eight.product(eight.rounded(a), made, torch.float32, bias)
     wanted = a @ b.t() + bias
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
-    assert torch.equal(made.wide(), turned.wide().t())
+    assert torch.equal(made.wide(), across.wide().t())
 
 
 @pytest.mark.cuda
@@ -117,10 +117,10 @@ def test_kernels_on_a_gpu() -> None:
     check_activation("cuda", 70, 272)
     check_merged("cuda", (3, 12, 200, 64))
     a, b = torch.randn(256, 768, device="cuda"), torch.randn(512, 768, device="cuda")
-    ((made, turned),) = eight.weights([b])
+    ((made, across),) = eight.weights([b])
     bias = torch.randn(512, device="cuda").bfloat16()
     rows = eight.rounded(a.bfloat16())
     found = eight.product(rows, made, torch.bfloat16, bias).double()
     wanted = rows.wide().double() @ made.wide().double().t() + bias
     assert float((found - wanted).norm() / wanted.norm()) < 1e-2
-    assert torch.equal(made.wide(), turned.wide().t())
+    assert torch.equal(made.wide(), across.wide().t())

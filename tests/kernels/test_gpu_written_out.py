@@ -73,7 +73,10 @@ def check_without_above(device: str, rows: int, width: int) -> None:
 def check_entrance(device: str, shape: tuple[int, int], symbols: int, width: int) -> None:
     ids = torch.randint(0, symbols, shape, device=device)
     ids[0, : shape[1] // 2] = 3  # one that is everywhere
-    table, places = torch.randn(symbols, width, device=device), torch.randn(shape[1] + 2, width, device=device)
+    table, places = (
+        torch.randn(symbols, width, device=device),
+        torch.randn(shape[1] + 2, width, device=device),
+    )
     for added_places in (places, None):
         found = entrance.entered(ids, table, added_places, 1.5, torch.bfloat16)
         wanted = 1.5 * table.double()[ids]

@@ -19,7 +19,8 @@ from anaphora.kernels.gpu.eight import MULTIPLE
 from anaphora.models.language import Language, TransformerBody
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
-from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
+from anaphora.nn.transformer.factors import wide_product
+from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled
 
 
 def is_written_out(model: nn.Module) -> bool:
@@ -48,7 +49,9 @@ def why_not_eight(model: nn.Module, device: torch.device) -> str | None:
             "it is for norm-first Transformers with biases, without dropout, rotary positions, gates or shared keys, whose width is a "
             "multiple of 128 up to 1024"
         )
-    if any(layer.feedforward.first.out_features % MULTIPLE for layer in cast(Language, model).body.stack.layers):
+    if any(
+        layer.feedforward.first.out_features % MULTIPLE for layer in cast(Language, model).body.stack.layers
+    ):
         return f"it needs a feedforward that is a multiple of {MULTIPLE}"
     return None
 
@@ -68,7 +71,9 @@ class _Step:
         self.scale = float(model.body.embedding.scale)
         self.dtype = torch.get_autocast_dtype(inputs.device.type)
         self.tied = model.output.matrix is model.body.embedding.weight if has_large_output(model) else False
-        self.of_output: tuple[Tensor, Tensor] | None = None  # the gradients of a large output layer's weight and bias
+        self.of_output: tuple[Tensor, Tensor] | None = (
+            None  # the gradients of a large output layer's weight and bias
+        )
 
 
 def states(model: Language, inputs: Tensor, *, eights: bool = False) -> Tensor:
@@ -83,8 +88,8 @@ def written_out_loss(
     model: Language, inputs: Tensor, targets: Tensor, ignored: int, *, eights: bool = False
 ) -> Tensor:
     """−Σ log p(target) over ``(rows, time)``; targets that are ``ignored`` add nothing. For models that `has_large_output`."""
-    step = _Step(model, inputs, eights)
-    weight, bias = model.output.matrix.detach(), model.output.bias.detach()  # `_States` gives their gradients
+    step, output = _Step(model, inputs, eights), cast(Output, model.output)
+    weight, bias = output.matrix.detach(), output.bias.detach()  # `_States` gives their gradients
     rounded = step.beside.run(lambda: [_aligned(one, step.dtype) for one in (weight, bias)])
     ready = step.beside.so_far()
     hidden = _states(model, inputs, step).flatten(0, 1)
@@ -104,11 +109,14 @@ def _aligned(weight: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _states(model: Language, inputs: Tensor, step: _Step) -> Tensor:
-    body, places = model.body, None
+    body: Any = model.body
+    places = None
     if isinstance(body.positions, Sinusoidal):
         places = body.positions.table(inputs.shape[1], body.embedding.weight)
     elif isinstance(body.positions, Learned):
-        body.positions(body.embedding.weight.new_empty(1, inputs.shape[1], 1))  # says so where they are too many
+        body.positions(
+            body.embedding.weight.new_empty(1, inputs.shape[1], 1)
+        )  # an error where they are too many
         places = body.positions.weight[body.positions.first :]
     large = has_large_output(model)
     output = (None if step.tied else model.output.matrix, model.output.bias) if large else (None, None)
@@ -148,7 +156,7 @@ class _States(torch.autograd.Function):
         made = of_output if step.tied else None
         if made is None:
             made = torch.zeros_like(table)
-        entrance.add_to_table(made, dx, *ctx.order, step.scale)
+        entrance.add_to_table(made, dx, ctx.order[0], ctx.order[1], step.scale)
         of_places = None
         if places is not None and places.requires_grad:
             of_places = torch.zeros_like(places)

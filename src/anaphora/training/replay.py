@@ -84,7 +84,11 @@ class _Graphs:
         self.inputs = [tensor.clone() for tensor in tensors]
         self.weight = torch.ones((), device=device)
         import os
-        pool, beside = graph_pool(), torch.cuda.Stream(device, priority=-1 if os.environ.get('PRIO') == '1' else 0)  # type: ignore[no-untyped-call]
+
+        pool, beside = (
+            graph_pool(),
+            torch.cuda.Stream(device, priority=-1 if os.environ.get("PRIO") == "1" else 0),
+        )  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.empty_cache()  # what the step before needed, and later this one, is not kept beside the graphs' own memory

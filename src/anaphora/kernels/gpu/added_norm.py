@@ -83,7 +83,7 @@ class Normed(NamedTuple):
     y: Tensor
     mean: Tensor
     inverse: Tensor
-    eight: Eight | None = None  # y in eight bits, where it is asked for
+    eight: Eight | None = None  # y in eight bits, where it is wanted
 
 
 @cache

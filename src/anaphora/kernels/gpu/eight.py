@@ -135,12 +135,12 @@ extern "C" __global__ __launch_bounds__(BLOCK) void NAME(POINTERS,elem*out,float
 """
 )
 
-# A block takes 64 × 64 numbers, and writes them as they stand and turned; the blocks at the upper and the left edge also write the scale.
+# A block takes 64 × 64 numbers, and writes them as they stand and transposed; the blocks at the upper and the left edge also write the scale.
 WEIGHTS = (
     EIGHT
     + r"""
-extern "C" __global__ void eight_weights(const float*w,const float*most,unsigned char*out,unsigned char*turned,
-                                         float*scales,float*turned_scales,int rows,int width){
+extern "C" __global__ void eight_weights(const float*w,const float*most,unsigned char*out,unsigned char*other,
+                                         float*scales,float*other_scales,int rows,int width){
   __shared__ unsigned char tile[64][68];
   const float scale=scale_of(*most),by=1.f/scale;
   const int across=(width+63)/64,down=(rows+63)/64;
@@ -160,10 +160,10 @@ extern "C" __global__ void eight_weights(const float*w,const float*most,unsigned
     for(int k=threadIdx.x;k<64*32;k+=blockDim.x){
       const int c=k/32,r=k%32*2;
       if(r0+r<rows&&c0+c<width)
-        *(unsigned short*)(turned+(long long)(c0+c)*rows+r0+r)=(unsigned short)(tile[r][c]|tile[r+1][c]<<8);
+        *(unsigned short*)(other+(long long)(c0+c)*rows+r0+r)=(unsigned short)(tile[r][c]|tile[r+1][c]<<8);
     }
     if(c0==0&&threadIdx.x<64&&r0+threadIdx.x<rows)scales[r0+threadIdx.x]=scale;
-    if(r0==0&&threadIdx.x<64&&c0+threadIdx.x<width)turned_scales[c0+threadIdx.x]=scale;
+    if(r0==0&&threadIdx.x<64&&c0+threadIdx.x<width)other_scales[c0+threadIdx.x]=scale;
   }
 }
 """
@@ -205,9 +205,10 @@ def rounded(x: Tensor) -> Eight:
 
 
 def rounded_by_kernel(x: Tensor) -> Eight:
-    made = space(*x.shape, x.device)
-    pointers, numbers = (x, None, None, *made), (*x.shape, SHARE)
-    kernel(PLAIN, x.shape[1]).run(x, columns.shares(len(x), SHARE), pointers, numbers, KINDS[x.dtype])
+    rows, width = x.shape
+    made = space(rows, width, x.device)
+    pointers, numbers = (x, None, None, *made), (rows, width, SHARE)
+    kernel(PLAIN, width).run(x, columns.shares(rows, SHARE), pointers, numbers, KINDS[x.dtype])
     return made
 
 
@@ -217,11 +218,13 @@ def product(a: Eight, b: Eight, dtype: torch.dtype, bias: Tensor | None = None) 
         made = a.wide() @ b.wide().t()
         return (made if bias is None else made + bias).to(dtype)
     scales = (a.scales[:, None], b.scales[None])
-    return torch._scaled_mm(a.numbers, b.numbers.t(), *scales, bias=bias, out_dtype=dtype, use_fast_accum=True)
+    return torch._scaled_mm(
+        a.numbers, b.numbers.t(), *scales, bias=bias, out_dtype=dtype, use_fast_accum=True
+    )
 
 
 def weights(given: Sequence[Tensor]) -> list[tuple[Eight, Eight]]:
-    """Matrices ``(m, k)`` of float32 in eight bits, and turned ``(k, m)``; both of one scale."""
+    """Matrices ``(m, k)`` of float32 in eight bits, and transposed ``(k, m)``; both of one scale."""
     most = torch._foreach_norm(list(given), float("inf"))
     found = []
     for weight, largest in zip(given, most, strict=True):
@@ -239,10 +242,10 @@ def weights(given: Sequence[Tensor]) -> list[tuple[Eight, Eight]]:
 
 def weight_by_kernel(weight: Tensor, most: Tensor) -> tuple[Eight, Eight]:
     rows, width = weight.shape
-    out, turned = space(rows, width, weight.device), space(width, rows, weight.device)
-    pointers = (weight, most, out.numbers, turned.numbers, out.scales, turned.scales)
+    out, across = space(rows, width, weight.device), space(width, rows, weight.device)
+    pointers = (weight, most, out.numbers, across.numbers, out.scales, across.scales)
     _weights.run(weight, -(-rows // 64) * -(-width // 64), pointers, (rows, width))
-    return out, turned
+    return out, across
 
 
 @cache

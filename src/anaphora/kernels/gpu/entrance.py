@@ -85,7 +85,9 @@ def run_kernel(width: int) -> Kernel:
     return Kernel(f"#define WIDTH {width}\n{RUNS}", "add_runs", threads=128, resident=16)
 
 
-def entered(symbols: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype: torch.dtype) -> Tensor:
+def entered(
+    symbols: Tensor, table: Tensor, places: Tensor | None, scale: float, dtype: torch.dtype
+) -> Tensor:
     """Symbols ``(batch, time)``, table ``(symbols, width)`` and places ``(time or more, width)`` float32: ``(batch · time, width)``."""
     if not table.is_cuda:
         x = scale * F.embedding(symbols, table)

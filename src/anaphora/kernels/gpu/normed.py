@@ -236,7 +236,9 @@ def with_table(
     out, sums = torch.empty_like(x), gain.new_empty(shares(rows, SHARE), 3, width)
     upper = None if above is None else above.contiguous()
     pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums, *(eight or (None, None)))
-    kernel(width, centred, above is not None, eight is not None).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
+    kernel(width, centred, above is not None, eight is not None).run(
+        x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype]
+    )
     return out, sums
 
 

@@ -9,6 +9,7 @@ which another kernel does not fill.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -18,10 +19,11 @@ from torch.nn import functional as F
 from anaphora.kernels.gpu import columns, normed
 from anaphora.kernels.gpu.added_norm import Normed, added_norm
 from anaphora.kernels.gpu.beside import Beside
-from anaphora.kernels.gpu.eight import Eight, activated, activation_gradients, merged, product, rounded, space, weights
+from anaphora.kernels.gpu.eight import activated, activation_gradients, merged, rounded, space, weights
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
+from anaphora.nn.transformer.factors import Factor, Matrix, wide_product
 from anaphora.nn.transformer.feedforward import FeedForward
 from anaphora.nn.transformer.layers import EncoderLayer
 from anaphora.nn.transformer.lean import fed_by_kernels, is_lean, plain_heads
@@ -38,7 +40,12 @@ def _fits(layer: EncoderLayer) -> bool:
     own, part = layer.attention, layer.feedforward
     if not isinstance(part, FeedForward) or not plain_heads(own) or not fed_by_kernels(part):
         return False
-    rates = (layer.around_attention.dropout.p, layer.around_feedforward.dropout.p, part.dropout.p, own.dropout)
+    rates = (
+        layer.around_attention.dropout.p,
+        layer.around_feedforward.dropout.p,
+        part.dropout.p,
+        own.dropout,
+    )
     return not any(rates) and own.outward.bias is not None and part.second.bias is not None
 
 
@@ -57,35 +64,6 @@ class Weights(NamedTuple):
     first_bias: Tensor
     second: Tensor
     second_bias: Tensor
-
-
-class Factor(NamedTuple):
-    """Rows ``(n, width)`` of 16 bits, and in eight bits where products are computed in those."""
-
-    rows: Tensor
-    eight: Eight | None = None
-
-
-class Matrix(NamedTuple):
-    """A weight ``(m, k)`` in 16 bits; or in eight, as it stands and turned."""
-
-    narrow: Tensor | None = None
-    eight: Eight | None = None
-    turned: Eight | None = None
-
-    def of(self, x: Factor, bias: Tensor | None = None) -> Tensor:
-        """W x + b of each row: ``(n, k)`` -> ``(n, m)``."""
-        if x.eight is None or self.eight is None:
-            assert self.narrow is not None
-            return F.linear(x.rows, self.narrow, bias)
-        return product(x.eight, self.eight, x.rows.dtype, bias)
-
-    def back(self, d: Factor) -> Tensor:
-        """Wᵀ d of each row: ``(n, m)`` -> ``(n, k)``."""
-        if d.eight is None or self.turned is None:
-            assert self.narrow is not None
-            return d.rows @ self.narrow
-        return product(d.eight, self.turned, d.rows.dtype)
 
 
 class Narrow(NamedTuple):
@@ -121,7 +99,7 @@ class StackPasses:
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
         self._eights = eights
         self._batch, self._beside = batch, beside
-        self._own = [cast(MultiHead, layer.attention) for layer in layers]
+        self._own = [layer.attention for layer in layers]
         self._kinds = [activation_of(layer.feedforward) for layer in layers]
         self._eps = [
             (eps_of(layer.around_attention.norm), eps_of(layer.around_feedforward.norm)) for layer in layers
@@ -135,13 +113,15 @@ class StackPasses:
     def weights(stack: TransformerEncoder) -> list[Tensor | None]:
         """The weights that `forward` takes and `backward` gives gradients of."""
         found: list[Tensor | None] = []
-        for layer in stack.layers:
-            own, part = layer.attention, cast(FeedForward, layer.feedforward)
+        every: Any = stack.layers
+        for layer in every:
+            own, part = layer.attention, layer.feedforward
             before, between = layer.around_attention.norm, layer.around_feedforward.norm
             found += [before.weight, getattr(before, "bias", None), own.inward.weight, own.inward.bias]
             found += [own.outward.weight, own.outward.bias, between.weight, getattr(between, "bias", None)]
             found += [part.first.weight, part.first.bias, part.second.weight, part.second.bias]
-        return [*found, stack.norm.weight, getattr(stack.norm, "bias", None)]
+        last: Any = stack.norm
+        return [*found, last.weight, getattr(last, "bias", None)]
 
     def forward(self, x: Tensor, given: Sequence[Tensor | None]) -> Tensor:
         """What the stack makes of x ``(n, width)`` of 16 bits, with `weights` ``given``: as much, of the same type."""
@@ -178,7 +158,7 @@ class StackPasses:
         of_gain, of_shift = given[-2:]
         assert of_gain is not None
         d, sums = self._norm_gradients(dy, last, of_gain, None, of_shift is not None)
-        table = beside.run(lambda sums=sums: _added(sums))
+        table = beside.run(partial(_added, sums))
         of_last: list[Tensor | None] = [table[0], table[1] if of_shift is not None else None]
         found: list[Tensor | None] = []
         for number in reversed(range(len(layers))):
@@ -206,9 +186,16 @@ class StackPasses:
         dqkv, sums3 = self._merged(*torch.autograd.grad(kept.context, kept.heads, away))
         of_inward_bias = run(lambda: _added(sums3))
         of_inward = run(lambda: wide_product(dqkv.rows, kept.before.y, layer.inward.dtype), heavy=True)
-        out, sums4 = self._norm_gradients(narrow.inward.back(dqkv), kept.before, layer.gain1, dx.rows, centred1)
+        out, sums4 = self._norm_gradients(
+            narrow.inward.back(dqkv), kept.before, layer.gain1, dx.rows, centred1
+        )
         of_norm1 = run(lambda: _added(sums4))
-        found: list[Tensor | None] = [of_norm1[0], of_norm1[1] if centred1 else None, of_inward, of_inward_bias]
+        found: list[Tensor | None] = [
+            of_norm1[0],
+            of_norm1[1] if centred1 else None,
+            of_inward,
+            of_inward_bias,
+        ]
         found += [of_outward, of_norm2[2], of_norm2[0], of_norm2[1] if centred2 else None]
         return out, of_norm1, [*found, of_first, of_first_bias, of_second]
 
@@ -219,12 +206,10 @@ class StackPasses:
             wide = [layer.inward, layer.outward, layer.first, layer.second]
             if self._eights:
                 bias = torch.empty_like(layer.inward_bias, dtype=dtype)
-                made = self._beside.run(lambda wide=wide, bias=bias, layer=layer: _eights(wide, bias, layer))
+                made = self._beside.run(partial(_eights, wide, bias, layer))
             else:
                 bias, *rest = (torch.empty_like(one, dtype=dtype) for one in (layer.inward_bias, *wide))
-                self._beside.run(
-                    lambda to=(bias, *rest), of=(layer.inward_bias, *wide): torch._foreach_copy_(to, of)
-                )
+                self._beside.run(partial(torch._foreach_copy_, [bias, *rest], [layer.inward_bias, *wide]))
                 made = [Matrix(one) for one in rest]
             self._narrow.append(Narrow(made[0], bias, *made[1:]))
             ready.append(self._beside.so_far())
@@ -234,9 +219,9 @@ class StackPasses:
         """Of q, k and v side by side ``(n, 3 · width)``: those, and the context, each ``(batch, heads, time, d)``."""
         parts = made.view(self._batch, -1, 3, own.heads, own.each).permute(2, 0, 3, 1, 4).unbind(0)
         with torch.enable_grad():  # torch's kernel, with its backward pass
-            heads = tuple(part.detach().requires_grad_() for part in parts)
-            context = F.scaled_dot_product_attention(*heads, is_causal=True, scale=own.scale)
-        return heads, context
+            q, k, v = (part.detach().requires_grad_() for part in parts)
+            context = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=own.scale)
+        return (q, k, v), context
 
     def _activated(self, x: Tensor, bias: Tensor, kind: Any) -> Factor:
         if self._eights:
@@ -261,7 +246,7 @@ class StackPasses:
     ) -> tuple[Factor, Tensor]:
         given = (dy, kept.kept, kept.mean, kept.inverse, gain)
         if dy.is_cuda:
-            eight = space(*dy.shape, dy.device) if self._eights else None
+            eight = space(len(dy), dy.shape[1], dy.device) if self._eights else None
             out, sums = normed.with_table(*given, above, centred, eight)
             return Factor(out, eight), sums
         out, sums = normed.by_torch(*given, torch.zeros_like(dy) if above is None else above, centred)
@@ -281,20 +266,6 @@ class StackPasses:
 def _layers(given: Sequence[Tensor | None]) -> list[Weights]:
     each = len(Weights._fields)
     return [Weights(*given[at : at + each]) for at in range(0, len(given) - 2, each)]  # type: ignore[arg-type]
-
-
-def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """aᵀ b in ``dtype``, which is at least as wide as theirs: a GPU does not round it in between."""
-    if a.is_cuda and dtype == torch.float32:
-        import os
-        if os.environ.get("LT") and 3072 in (a.shape[1], b.shape[1]):
-            torch.backends.cuda.preferred_blas_library("cublaslt")
-            try:
-                return torch.mm(a.t(), b, out_dtype=dtype)
-            finally:
-                torch.backends.cuda.preferred_blas_library("default")
-        return torch.mm(a.t(), b, out_dtype=dtype)
-    return (a.t() @ b).to(dtype)
 
 
 def _eights(wide: Sequence[Tensor], bias: Tensor, layer: Weights) -> list[Matrix]:

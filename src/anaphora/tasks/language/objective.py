@@ -68,7 +68,9 @@ class LanguageObjective:
             with quickest_attention(inputs.shape[1], device):
                 return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
         if self.settings.products == "fp8" and model.training:
-            raise SettingsError(['products = "fp8" takes the library\'s own loss; leave products or loss out.'])
+            raise SettingsError(
+                ['products = "fp8" takes the library\'s own loss; leave products or loss out.']
+            )
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)
