@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.training.replay import Replayed
+from anaphora.training.replay import Replayed, _Replay
 
 
 def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -20,6 +22,46 @@ def test_without_a_gpu_it_is_the_loss_itself() -> None:
     replayed = Replayed(loss, model)
     for _ in range(3):
         assert torch.equal(replayed(model, x, y), loss(model, x, y))
+
+
+class Pretended:
+    """Graphs of a linear loss, on any machine."""
+
+    def __init__(self, model: nn.Module):
+        self.trained, self.generation = list(model.parameters()), 0
+        self.inputs = [torch.zeros(5, 3), torch.zeros(5, dtype=torch.long)]
+        self.weight, self.total = torch.ones(()), torch.zeros(())
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.gradients = [torch.zeros_like(weight) for weight in self.trained]
+        self.model = model
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.total.copy_(loss(self.model, *self.inputs))
+
+    def backward(self) -> None:
+        with torch.enable_grad():
+            total = loss(self.model, *self.inputs) * self.weight
+            for mine, new in zip(self.gradients, torch.autograd.grad(total, self.trained), strict=True):
+                mine.copy_(new)
+
+
+def test_gradients_are_put_where_autograd_would() -> None:
+    model = nn.Linear(3, 4)
+    graphs: Any = Pretended(model)
+    x, y = torch.randn(5, 3), torch.randint(0, 4, (5,))
+    for times in (1, 2):  # the second is added to the first
+        total = _Replay.apply(graphs, graphs.anchor, x, y)
+        total.backward(torch.tensor(0.5))
+        found = [weight.grad for weight in model.parameters()]
+        wanted = torch.autograd.grad(loss(model, x, y) * 0.5 * times, list(model.parameters()))
+        assert torch.equal(total, loss(model, x, y))
+        assert all(torch.allclose(a, b) for a, b in zip(found, wanted, strict=True))
+    assert graphs.anchor.grad is None
+    late = _Replay.apply(graphs, graphs.anchor, x, y)
+    _Replay.apply(graphs, graphs.anchor, x, y)
+    with pytest.raises(RuntimeError, match="before its backward pass"):
+        late.backward()
 
 
 def _steps(model: nn.Module, function, seeds, rows: int = 64) -> list[list[Tensor]]:

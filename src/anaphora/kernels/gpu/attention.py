@@ -40,12 +40,8 @@ def quickest_attention(places: int, device: torch.device) -> Iterator[None]:
     if not ahead:
         yield
         return
-    before = torch._C._get_sdp_priority_order()  # type: ignore[attr-defined]
-    try:
-        with sdpa_kernel(_ORDER, set_priority=True):
-            yield
-    finally:
-        torch._C._set_sdp_priority_order(before)  # type: ignore[attr-defined]
+    with sdpa_kernel(_ORDER, set_priority=True):
+        yield
 
 
 def attend(
