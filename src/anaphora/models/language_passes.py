@@ -198,7 +198,7 @@ class _Loss(torch.autograd.Function):
         else:
             made, sums = output_loss.gradients_by_torch(*given)
             of_bias = sums[:symbols]
-        of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], x, torch.float32), heavy=True)
+        of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], x, torch.float32))
         step.of_output = of_weight, of_bias
         dx = made @ narrow
         step.beside.stage()

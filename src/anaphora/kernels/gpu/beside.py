@@ -3,7 +3,6 @@ the last blocks of a kernel leave idle."""
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from functools import cache
@@ -23,14 +22,13 @@ class Beside:
     """
 
     def __init__(self, device: torch.device):
-        on = device.type == "cuda" and os.environ.get("LANES", "1") != "0"
-        self._stream: Any = _stream(device) if on else None
+        self._stream: Any = _stream(device) if device.type == "cuda" else None
         self._kept: list[Any] = []
         self._stages: deque[tuple[Any, list[Any]]] = deque()
 
-    def run(self, work: Callable[[], Result], *, heavy: bool = False) -> Result:
+    def run(self, work: Callable[[], Result]) -> Result:
         """Queue ``work``; what it gives may be read after `join`, or after what `so_far` gives was called."""
-        if self._stream is None or (heavy and os.environ.get("LANES") == "2"):
+        if self._stream is None:
             return work()
         self._kept.append(work)
         self._stream.wait_stream(torch.cuda.current_stream())

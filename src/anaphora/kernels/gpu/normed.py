@@ -8,7 +8,6 @@ Without the first mean for RMSNorm, which does not centre. ∂δ is ∂x'. Sums 
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 import torch
@@ -86,112 +85,6 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
 }
 """
 
-# A block takes whole rows, four of them at a time, of which each thread has eight neighbouring columns.
-WIDE = r"""
-#define AHEAD 4
-#define WARPS ((WIDTH/8+31)/32)
-union Some{uint4 all;elem each[8];};
-extern "C" __global__ __launch_bounds__(WARPS*32) void norm_gradients(const elem*dy,const elem*x,const float*mean,const float*inverse,const float*gain,
-                                          const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
-  __shared__ float parts[2][WARPS][AHEAD][2],mosts[WARPS][AHEAD];
-  const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share,place=threadIdx.x*8;
-  const bool mine=place<WIDTH;
-  const int c=mine?place:0;
-  float gains[8];
-  #pragma unroll
-  for(int i=0;i<8;i++)gains[i]=gain[c+i];
-  for(int task=blockIdx.x;task<shares;task+=gridDim.x){
-    const int first=task*share,last=min(rows,first+share);
-    float of_gain[8],of_shift[8],of_bias[8];
-    #pragma unroll
-    for(int i=0;i<8;i++)of_gain[i]=of_shift[i]=of_bias[i]=0.f;
-    int turn=0;
-    for(int r0=first;r0<last;r0+=AHEAD,turn^=1){
-      Some g[AHEAD],v[AHEAD],a[AHEAD];
-      float m[AHEAD],s[AHEAD];
-      #pragma unroll
-      for(int k=0;k<AHEAD;k++){
-        const bool there=mine&&r0+k<last;
-        const int r=min(r0+k,rows-1);
-        const long long at=(long long)r*WIDTH+c;
-        g[k].all=v[k].all=a[k].all=uint4{0,0,0,0};
-        if(there){
-          g[k].all=*(const uint4*)(dy+at);
-          v[k].all=*(const uint4*)(x+at);
-          if(ABOVE)a[k].all=*(const uint4*)(above+at);
-        }
-        m[k]=CENTRED?mean[r]:0.f;s[k]=inverse[r];
-      }
-      #pragma unroll
-      for(int k=0;k<AHEAD;k++){
-        float one=0.f,two_=0.f;
-        if(mine&&r0+k<last){
-          #pragma unroll
-          for(int i=0;i<8;i++){
-            const float h=(wide(v[k].each[i])-m[k])*s[k],d=wide(g[k].each[i]),dg=d*gains[i];
-            one+=dg;two_+=dg*h;
-            of_gain[i]+=d*h;of_shift[i]+=d;
-          }
-        }
-        one=CENTRED?over_warp(one):0.f;two_=over_warp(two_);
-        if(lane==0){parts[turn][warp][k][0]=one;parts[turn][warp][k][1]=two_;}
-      }
-      __syncthreads();
-      #pragma unroll
-      for(int k=0;k<AHEAD;k++)if(r0+k<last){
-        float one=0.f,two_=0.f;
-        #pragma unroll
-        for(int w=0;w<WARPS;w++){one+=parts[turn][w][k][0];two_+=parts[turn][w][k][1];}
-        one/=WIDTH;two_/=WIDTH;
-        Some n;
-        float f[8],most=0.f;
-        #pragma unroll
-        for(int i=0;i<8;i++){
-          const float h=(wide(v[k].each[i])-m[k])*s[k];
-          f[i]=(ABOVE?wide(a[k].each[i]):0.f)+s[k]*(wide(g[k].each[i])*gains[i]-one-h*two_);
-          n.each[i]=narrow(f[i]);
-          if(mine)of_bias[i]+=f[i];
-        }
-        if(mine)*(uint4*)(out+(long long)(r0+k)*WIDTH+c)=n.all;
-        if(EIGHTS){
-          #pragma unroll
-          for(int i=0;i<8;i++)if(mine)most=larger(most,fabsf(f[i]));
-          for(int o=16;o;o>>=1)most=larger(most,__shfl_xor_sync(~0u,most,o));
-          if(lane==0)mosts[warp][k]=most;
-          #pragma unroll
-          for(int i=0;i<8;i++)n.each[i]=narrow(f[i]);
-          v[k]=n;
-        }
-      }
-      if(EIGHTS){
-        __syncthreads();
-        #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+k<last){
-          float most=mosts[0][k];
-          #pragma unroll
-          for(int w=1;w<WARPS;w++)most=larger(most,mosts[w][k]);
-          const float scale=scale_of(most),by=1.f/scale;
-          if(threadIdx.x==0)scales[r0+k]=scale;
-          union{unsigned long long all;unsigned short each[4];} e;
-          #pragma unroll
-          for(int i=0;i<4;i++)e.each[i]=two(wide(v[k].each[2*i])*by,wide(v[k].each[2*i+1])*by);
-          if(mine)*(unsigned long long*)(eight+(long long)(r0+k)*WIDTH+c)=e.all;
-        }
-      }
-    }
-    if(mine){
-      const float*const of[3]={of_gain,of_shift,of_bias};
-      #pragma unroll
-      for(int w=0;w<3;w++){
-        #pragma unroll
-        for(int i=0;i<8;i++)sums[((long long)task*3+w)*WIDTH+c+i]=of[w][i];
-      }
-    }
-    __syncthreads();
-  }
-}
-"""
-
 SHARE = 32  # rows whose sums one block takes
 WIDEST = 1024  # more would not fit into the registers of a warp
 
@@ -207,10 +100,6 @@ def kernel(width: int, centred: bool, above: bool = True, eights: bool = False) 
     that of x' is wanted in eight bits, too."""
     flags = {"WIDTH": width, "CENTRED": centred, "ABOVE": above, "EIGHTS": eights}
     source = "".join(f"#define {name} {int(value)}\n" for name, value in flags.items()) + EIGHT
-    if os.environ.get("WIDE"):
-        over = SOURCE[SOURCE.index("__device__ inline float over_warp") : SOURCE.index('extern "C"')]
-        threads = -(-width // 256) * 32
-        return Kernel(source + over + WIDE, "norm_gradients", threads=threads, resident=1024 // threads)
     return Kernel(source + SOURCE, "norm_gradients", threads=128)
 
 

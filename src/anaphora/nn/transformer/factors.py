@@ -43,13 +43,5 @@ class Matrix(NamedTuple):
 def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     """aᵀ b in ``dtype``, which is at least as wide as theirs: a GPU does not round it in between."""
     if a.is_cuda and dtype == torch.float32:
-        import os
-
-        if os.environ.get("LT") and 3072 in (a.shape[1], b.shape[1]):
-            torch.backends.cuda.preferred_blas_library("cublaslt")
-            try:
-                return torch.mm(a.t(), b, out_dtype=dtype)
-            finally:
-                torch.backends.cuda.preferred_blas_library("default")
         return torch.mm(a.t(), b, out_dtype=dtype)
     return (a.t() @ b).to(dtype)

@@ -175,17 +175,17 @@ class StackPasses:
         but for the last bias."""
         kept, narrow, run = self._kept.pop(), self._narrow.pop(), self._beside.run
         centred1, centred2 = layer.shift1 is not None, layer.shift2 is not None
-        of_second = run(lambda: wide_product(d.rows, kept.active, layer.second.dtype), heavy=True)
+        of_second = run(lambda: wide_product(d.rows, kept.active, layer.second.dtype))
         du, sums1 = self._active_gradients(narrow.second.back(d), kept.inner, layer.first_bias, number)
         of_first_bias = run(lambda: _added(sums1))
-        of_first = run(lambda: wide_product(du.rows, kept.between.y, layer.first.dtype), heavy=True)
+        of_first = run(lambda: wide_product(du.rows, kept.between.y, layer.first.dtype))
         dx, sums2 = self._norm_gradients(narrow.first.back(du), kept.between, layer.gain2, d.rows, centred2)
         of_norm2 = run(lambda: _added(sums2))
-        of_outward = run(lambda: wide_product(dx.rows, kept.rows, layer.outward.dtype), heavy=True)
+        of_outward = run(lambda: wide_product(dx.rows, kept.rows, layer.outward.dtype))
         away = narrow.outward.back(dx).view(self._batch, -1, *kept.context.shape[1::2]).transpose(1, 2)
         dqkv, sums3 = self._merged(*torch.autograd.grad(kept.context, kept.heads, away))
         of_inward_bias = run(lambda: _added(sums3))
-        of_inward = run(lambda: wide_product(dqkv.rows, kept.before.y, layer.inward.dtype), heavy=True)
+        of_inward = run(lambda: wide_product(dqkv.rows, kept.before.y, layer.inward.dtype))
         out, sums4 = self._norm_gradients(
             narrow.inward.back(dqkv), kept.before, layer.gain1, dx.rows, centred1
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -59,14 +60,18 @@ class LanguageObjective:
         self._measure, self._show = measure, show
         self._carried: dict[tuple[int, int], Any] = {}
         self._compiled: Callable[[Language, Tensor, Tensor], Tensor] | None = None
+        self._written_out = False
         self._own_loss = own_loss(settings)
 
     def loss(self, model: Language, batch: StreamBatch | LineBatch) -> LossSum:
         device = next(model.parameters()).device
         inputs, targets = batch.tensors(device)
         if isinstance(batch, StreamBatch) and model.body.context and self._own_loss is None:
-            with quickest_attention(inputs.shape[1], device):
-                return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
+            windowed = self._windowed(model, device)
+            # one that is written out sees to it itself, where it is captured: the host would be late for each replay
+            order = nullcontext() if self._written_out else quickest_attention(inputs.shape[1], device)
+            with order:
+                return LossSum(windowed(model, inputs, targets), batch.symbols)
         if self.settings.products == "fp8" and model.training:
             raise SettingsError(
                 ['products = "fp8" takes the library\'s own loss; leave products or loss out.']
@@ -101,10 +106,10 @@ class LanguageObjective:
             # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
             alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
             eights = self.settings.products == "fp8"
-            if alone and is_written_out(model) and can_capture(device):
-                self._compiled = Replayed(partial(unrolled_loss, eights=eights), model)
-            elif eights:
-                self._compiled = partial(unrolled_loss, eights=True)
+            self._written_out = eights or (alone and is_written_out(model) and can_capture(device))
+            if self._written_out:
+                loss = partial(unrolled_loss, eights=eights)
+                self._compiled = Replayed(loss, model) if alone else loss
             elif type(model.body) is TransformerBody and is_lean(model.body.stack):
                 compiled = torch.compile(lean_loss, dynamic=False)
                 self._compiled = Replayed(compiled, model) if alone else compiled
@@ -213,9 +218,10 @@ def unrolled_loss(model: Language, inputs: Tensor, targets: Tensor, *, eights: b
     kind = inputs.device.type
     if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
         return window_loss(model, inputs, targets)
-    if has_large_output(model):
-        return written_out_loss(model, inputs, targets, PAD, eights=eights)
-    return cross_entropy(model, states(model, inputs, eights=eights), targets)
+    with quickest_attention(inputs.shape[1], inputs.device):
+        if has_large_output(model):
+            return written_out_loss(model, inputs, targets, PAD, eights=eights)
+        return cross_entropy(model, states(model, inputs, eights=eights), targets)
 
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
