@@ -64,7 +64,7 @@ ROWS = (
     columns.PACKED
     + EIGHT
     + r"""
-#define AHEAD 4
+#define AHEAD 2
 #define STEP 1
 BEFORE
 #ifndef SUMMED
@@ -74,7 +74,8 @@ BEFORE
 #define KEPT 1
 #endif
 extern "C" __global__ __launch_bounds__(BLOCK) void NAME(POINTERS,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int width,int share NUMBERS){
-  __shared__ float part[32][AHEAD];
+  __shared__ float part[2][32][AHEAD];  // in turns, so that one barrier is enough
+  int turn=0;
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share,at=threadIdx.x*8;
   const bool mine=at<width;
   const int c=mine?at:width-8;
@@ -82,7 +83,7 @@ extern "C" __global__ __launch_bounds__(BLOCK) void NAME(POINTERS,elem*out,float
     const int first=task*share,last=min(rows,first+share);
     float sum[8]={0.f,0.f,0.f,0.f,0.f,0.f,0.f,0.f};
     SETUP
-    for(int r0=first;r0<last;r0+=AHEAD){
+    for(int r0=first;r0<last;r0+=AHEAD,turn^=1){
       float f[AHEAD][8],most[AHEAD];
       if(mine){
         READ
@@ -108,14 +109,13 @@ extern "C" __global__ __launch_bounds__(BLOCK) void NAME(POINTERS,elem*out,float
         }
         for(int o=16;o;o>>=1)most[k]=larger(most[k],__shfl_xor_sync(~0u,most[k],o));
       }
-      __syncthreads();
       #pragma unroll
-      for(int k=0;k<AHEAD;k++)if(lane==0)part[warp][k]=most[k];
+      for(int k=0;k<AHEAD;k++)if(lane==0)part[turn][warp][k]=most[k];
       __syncthreads();
       #pragma unroll
       for(int k=0;k<AHEAD;k++)if(r0+k<last){
-        float all=part[0][k];
-        for(int w=1;w<(int)blockDim.x/32;w++)all=larger(all,part[w][k]);
+        float all=part[turn][0][k];
+        for(int w=1;w<(int)blockDim.x/32;w++)all=larger(all,part[turn][w][k]);
         const float scale=scale_of(all),by=1.f/scale;
         if(threadIdx.x==0)scales[r0+k]=scale;
         if(mine){
