@@ -78,6 +78,7 @@ def check_weights(device: str, rows: int, width: int) -> None:
     assert torch.equal(made.numbers.view(torch.uint8), (weight * by).to(eight.KIND).view(torch.uint8))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("by_fibres")
 def test_kernels_round_to_the_nearest() -> None:
     torch.manual_seed(1)
