@@ -61,6 +61,7 @@ def test_a_model_that_is_watched_is_left_alone() -> None:
     assert not is_written_out(model)
     handle.remove()
     assert is_written_out(model)
+    assert not is_written_out(model.bfloat16())  # the kernels read weights of float32
 
 
 def test_it_goes_backward_once() -> None:

@@ -35,6 +35,7 @@ def is_written_out(model: nn.Module) -> bool:
         plain
         and not watched
         and all(part is None for part in more)
+        and all(weight.dtype == torch.float32 for weight in model.parameters())
         and not (body.dropout.p or model.dropout)
         and is_unrolled(body.stack)
     )
