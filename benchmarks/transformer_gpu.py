@@ -1,11 +1,12 @@
 """Training a Transformer language model on a GPU: our step beside a plain PyTorch model under ``torch.compile``.
 
-    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--only 6x384] [--profile]
+    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--only 6x384] [--fp8] [--profile]
 
 Both sides: the same sizes, bf16 autocast, clipped gradients, fused AdamW, no dropout, the same batches of random symbols,
 in turns in one process; the least time of several rounds counts. The peer is the usual few lines: embeddings, blocks of
 ``scaled_dot_product_attention`` and GELU, ``F.cross_entropy``, and the whole loss compiled. A row also says how many
-floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16).
+floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16). ``--fp8`` adds a
+row for ``products = fp8``, whose products do not compute what the peer's do: it is about time alone.
 Needs an NVIDIA GPU.
 """
 
@@ -115,13 +116,14 @@ def plain(size: Size) -> Step:
     return step
 
 
-def ours(size: Size) -> Step:
+def ours(size: Size, products: str = "half") -> Step:
     settings = resolve(
         TASKS["language"],
         {
             "model": "transformer", "layers": size.layers, "hidden": size.width, "heads": size.heads, "context": size.context,
             "feedforward": 4 * size.width, "batch_tokens": size.rows * size.context, "dropout": 0.0, "optimizer": "adamw",
             "weight_decay": 0.1, "lr": 3e-4, "clip": 1.0, "activation": "gelu",
+            "products": products,
         },
     )  # fmt: skip
     seed_everything(1, "model")
@@ -173,6 +175,8 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     size = SIZES[name]
     data = batches(size)
     sides = {"ours": ours(size), "theirs": plain(size)}
+    if options.fp8:
+        sides["ours, fp8"] = ours(size, "fp8")
     best = dict.fromkeys(sides, float("inf"))
     for side, step in sides.items():
         begun = time.perf_counter()
@@ -188,12 +192,16 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         if options.profile:
             profile(f"{name}, {side}", step, data)
     symbols = size.rows * size.context
-    label = f"Transformer {name}, training, {size.work / best['ours'] / options.peak:.0%} of the peak"
     rate = {side: symbols / best[side] / 1e3 for side in sides}
     peer = f"compiled PyTorch, {size.work / best['theirs'] / options.peak:.0%}"
-    return [
-        row(label, peer, rate["ours"], rate["theirs"], "k symbols/s", goal=size.goal, more_is_better=True)
-    ]
+    rows = []
+    for side in [side for side in sides if side != "theirs"]:
+        kind = side.replace("ours", "training")
+        label = f"Transformer {name}, {kind}, {size.work / best[side] / options.peak:.0%} of the peak"
+        rows.append(
+            row(label, peer, rate[side], rate["theirs"], "k symbols/s", goal=size.goal, more_is_better=True)
+        )
+    return rows
 
 
 def main() -> None:
@@ -205,6 +213,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
     parser.add_argument("--only", choices=list(SIZES), help="one size alone")
     parser.add_argument("--peak", type=float, default=989e12, help="operations a second of the GPU")
+    parser.add_argument(
+        "--fp8", action="store_true", help="also with products of eight bits (products = fp8)"
+    )
     parser.add_argument("--profile", action="store_true", help="print where the time of the GPU goes")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []

@@ -23,11 +23,12 @@ def test_a_cpu_and_short_sequences_keep_the_order() -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU here")
 def test_long_sequences_on_a_gpu_give_the_same_numbers() -> None:
-    before, device = _order(), torch.device("cuda")
+    device = torch.device("cuda")
     torch.manual_seed(1)
     q, k, v = (torch.randn(2, 4, LONG, 64, device=device, dtype=torch.bfloat16) for _ in range(3))
     exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
     usual = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    before = _order()  # only now: torch itself changes the order at its first call on a Hopper GPU
     with quickest_attention(LONG, device):
         found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert _order() == before

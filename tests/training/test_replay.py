@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.training.replay import Replayed
+from anaphora.training.replay import Replayed, _Replay
 
 
 def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -20,6 +23,46 @@ def test_without_a_gpu_it_is_the_loss_itself() -> None:
     replayed = Replayed(loss, model)
     for _ in range(3):
         assert torch.equal(replayed(model, x, y), loss(model, x, y))
+
+
+class Pretended:
+    """Graphs of a linear loss, on any machine."""
+
+    def __init__(self, model: nn.Module):
+        self.trained, self.generation = list(model.parameters()), 0
+        self.inputs = [torch.zeros(5, 3), torch.zeros(5, dtype=torch.long)]
+        self.weight, self.total = torch.ones(()), torch.zeros(())
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.gradients = [torch.zeros_like(weight) for weight in self.trained]
+        self.model = model
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.total.copy_(loss(self.model, *self.inputs))
+
+    def backward(self) -> None:
+        with torch.enable_grad():
+            total = loss(self.model, *self.inputs) * self.weight
+            for mine, new in zip(self.gradients, torch.autograd.grad(total, self.trained), strict=True):
+                mine.copy_(new)
+
+
+def test_gradients_are_put_where_autograd_would() -> None:
+    model = nn.Linear(3, 4)
+    graphs: Any = Pretended(model)
+    x, y = torch.randn(5, 3), torch.randint(0, 4, (5,))
+    for times in (1, 2):  # the second is added to the first
+        total = _Replay.apply(graphs, graphs.anchor, x, y)
+        total.backward(torch.tensor(0.5))
+        found = [weight.grad for weight in model.parameters()]
+        wanted = torch.autograd.grad(loss(model, x, y) * 0.5 * times, list(model.parameters()))
+        assert torch.equal(total, loss(model, x, y))
+        assert all(torch.allclose(a, b) for a, b in zip(found, wanted, strict=True))
+    assert graphs.anchor.grad is None
+    late = _Replay.apply(graphs, graphs.anchor, x, y)
+    _Replay.apply(graphs, graphs.anchor, x, y)
+    with pytest.raises(RuntimeError, match="before its backward pass"):
+        late.backward()
 
 
 def _steps(model: nn.Module, function, seeds, rows: int = 64) -> list[list[Tensor]]:
@@ -44,6 +87,10 @@ def _same(one: list[list[Tensor]], other: list[list[Tensor]]) -> bool:
 
 
 def _model() -> nn.Module:
+    if "torch._inductor.cudagraph_trees" in sys.modules:  # see `can_capture`
+        pytest.skip(
+            "torch.compile has captured graphs of its own in this process, beside which none is captured"
+        )
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.5), nn.Linear(32, 9)).cuda()
 
@@ -74,6 +121,21 @@ def test_weights_that_change_are_followed_and_those_that_lie_elsewhere_are_compu
     assert _same(_steps(model, replayed, range(4)), _steps(model, loss, range(4)))
     with torch.autocast("cuda", torch.bfloat16):
         assert _same(_steps(model, replayed, range(4)), _steps(model, loss, range(4)))
+
+
+@pytest.mark.cuda
+def test_weights_that_autocast_casts_are_cast_at_every_replay() -> None:
+    model = _model()
+    with torch.autocast("cuda", torch.bfloat16):
+        replayed = Replayed(loss, model)
+        _steps(model, replayed, range(3))
+        assert replayed._captured is not None
+        assert torch.is_autocast_cache_enabled()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2)
+    with torch.autocast("cuda", torch.bfloat16):
+        assert _same(_steps(model, replayed, range(2)), _steps(model, loss, range(2)))
 
 
 @pytest.mark.cuda

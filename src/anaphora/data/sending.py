@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ class Sending:
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], device: torch.device | str):
         self._device, self._shapes = torch.device(device), shapes
-        self._sizes = [int(np.prod(shape)) for shape in shapes]
+        self._sizes = [math.prod(shape) for shape in shapes]
         self._whole = torch.empty(sum(self._sizes), dtype=torch.long, pin_memory=self._device.type == "cuda")
         whole = self._whole.numpy()
         whole.fill(PAD)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from anaphora.data.pooled import random_of
-from anaphora.data.sending import Sending
 from anaphora.data.text import Text
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
@@ -71,12 +70,16 @@ class StreamBatch:
         return StreamBatch(self.inputs[rows], self.targets[rows], self.indices[rows], self.fresh, (index, of))
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """``(inputs, targets)`` as whole numbers on ``device``."""
-        sending = Sending([self.inputs.shape, self.targets.shape], device)
-        for table, symbols in zip(sending.tables, (self.inputs, self.targets), strict=True):
-            table[...] = symbols
-        sent = sending.sent()
-        return sent[0], sent[1]
+        """``(inputs, targets)`` as whole numbers on ``device``.
+
+        In one piece of memory, as `Sending` does it, but with less to prepare: a GPU that replays captured graphs waits for it.
+        """
+        pinned = torch.device(device).type == "cuda"
+        both = torch.empty(2, *self.inputs.shape, dtype=torch.long, pin_memory=pinned)
+        there = both.numpy()
+        there[0], there[1] = self.inputs, self.targets
+        inputs, targets = both.to(device, non_blocking=True).unbind()
+        return inputs, targets
 
 
 class StreamBatches:

@@ -8,6 +8,7 @@ always taken in the same order. The operations are known to torch.compile; where
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -19,6 +20,17 @@ from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu"]
 
+QUICK = r"""
+// two to the x and 1/x as the GPU has them, within 2^-22; without what the compiler adds for numbers below 2^-126, which count as 0 here
+#ifdef __CUDA_ARCH__
+__device__ inline float exp2_of(float x){float y;asm("ex2.approx.ftz.f32 %0,%1;":"=f"(y):"f"(x));return y;}
+__device__ inline float inverse_of(float x){float y;asm("rcp.approx.ftz.f32 %0,%1;":"=f"(y):"f"(x));return y;}
+#else
+inline float exp2_of(float x){return exp2f(x);}
+inline float inverse_of(float x){return 1.f/x;}
+#endif
+#define LOG2E 1.44269504f
+"""
 PACKED = r"""
 union Some{uint4 all;elem each[16/sizeof(elem)];};
 __device__ inline void put(Some&s,int i,float a,float b){  // at i and i + 1; i is even
@@ -35,6 +47,7 @@ COLUMNS = (
     PACKED
     + r"""
 #define AHEAD 4
+#define STEP 8
 BEFORE
 #ifndef SUMMED
 #define SUMMED 1
@@ -51,7 +64,7 @@ extern "C" __global__ void NAME(POINTERS,elem*out,float*sums,int rows,int width,
         READ
         #pragma unroll
         for(int k=0;k<AHEAD;k++){
-          const int r=r0+8*k;
+          const int r=r0+STEP*k;
           if(r<last){
             Some s;
             float f[8];
@@ -108,37 +121,20 @@ extern "C" __global__ void added_rows(const float*table,float*out,int rows,int w
 _added = Kernel(ADDED, "added_rows", threads=1024, resident=2)
 
 
-def columns(
-    name: str, pointers: str, read: str, compute: str, *, before: str = "", setup: str = "", numbers: str = ""
-) -> str:
-    """The source of a kernel that writes f[0] … f[7] of columns c … c + 7 in row r, and sums them up.
-
-    ``read`` reads AHEAD rows r0 + 8 k, ``compute`` makes f[i] of row k.
-    """
-    parts = {
-        "NAME": name, "POINTERS": pointers, "READ": read, "COMPUTE": compute, "BEFORE": before, "SETUP": setup,
-        "NUMBERS": numbers,
-    }  # fmt: skip
-    text = COLUMNS
-    for word, part in parts.items():
-        text = text.replace(word, part)
-    return text
-
-
 # Of the error function: Abramowitz & Stegun 7.1.26, within 1.5e-7, which needs one exponential for both of its uses here.
 ACTIVATIONS: dict[Activation, str] = {
     "gelu": r"""
 __device__ inline float below(float x,float&e){  // the share of a standard normal distribution below x, and exp(-x^2/2)
-  const float z=fabsf(x)*0.70710678f,t=__fdividef(1.f,1.f+0.3275911f*z);
-  e=__expf(-z*z);
-  const float tail=0.5f*t*(0.254829592f+t*(-0.284496736f+t*(1.421413741f+t*(-1.453152027f+t*1.061405429f))))*e;
+  const float z=fabsf(x),t=inverse_of(1.f+0.23164189f*z);  // 0.3275911/√2
+  e=exp2_of(-0.5f*LOG2E*z*z);
+  const float tail=t*(0.127414796f+t*(-0.142248368f+t*(0.7107068705f+t*(-0.7265760135f+t*0.5307027145f))))*e;
   return x<0.f?tail:1.f-tail;
 }
 __device__ inline float value(float x){float e;return x*below(x,e);}
 __device__ inline float slope(float x){float e;const float p=below(x,e);return p+x*0.39894228f*e;}""",
     "gelu-tanh": r"""
 __device__ inline float share(float x){  // (1 + tanh z)/2
-  return __fdividef(1.f,1.f+__expf(-1.5957691f*(x+0.044715f*x*x*x)));
+  return inverse_of(1.f+exp2_of(-1.5957691f*LOG2E*(x+0.044715f*x*x*x)));
 }
 __device__ inline float value(float x){return x*share(x);}
 __device__ inline float slope(float x){const float s=share(x);return s+x*s*(1.f-s)*1.5957691f*(1.f+0.134145f*x*x);}""",
@@ -146,57 +142,77 @@ __device__ inline float slope(float x){const float s=share(x);return s+x*s*(1.f-
 __device__ inline float value(float x){return x<0.f?0.f:x;}
 __device__ inline float slope(float x){return x>0.f?1.f:x==x?0.f:x;}""",
     "silu": r"""
-__device__ inline float value(float x){return __fdividef(x,1.f+__expf(-x));}
-__device__ inline float slope(float x){const float s=__fdividef(1.f,1.f+__expf(-x));return s+x*s*(1.f-s);}""",
+__device__ inline float value(float x){return x*inverse_of(1.f+exp2_of(-LOG2E*x));}
+__device__ inline float slope(float x){const float s=inverse_of(1.f+exp2_of(-LOG2E*x));return s+x*s*(1.f-s);}""",
 }
 BIAS = """float b[8];
       #pragma unroll
       for(int i=0;i<8;i++)b[i]=bias[c+i];"""
 
 
-@cache
-def value_kernel(kind: Activation) -> Kernel:
+@dataclass(frozen=True)
+class Parts:
+    """What makes a kernel of rows: the places in `COLUMNS` that differ."""
+
+    name: str
+    pointers: str
+    read: str
+    """Reads AHEAD rows r0 + STEP k."""
+    compute: str
+    """Makes f[i] of row k, the number of column c + i."""
+    before: str = ""
+    setup: str = ""
+    numbers: str = ""
+
+    def put_into(self, text: str) -> str:
+        places = {
+            "NAME": self.name, "POINTERS": self.pointers, "READ": self.read, "COMPUTE": self.compute, "BEFORE": self.before,
+            "SETUP": self.setup, "NUMBERS": self.numbers,
+        }  # fmt: skip
+        for word, part in places.items():
+            text = text.replace(word, part)
+        return text
+
+
+def values_of(kind: Activation) -> Parts:
     """y = f(x + b)."""
-    source = columns(
+    return Parts(
         "activation_values",
         "const elem*x,const float*bias",
         """Some v[AHEAD];
         #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+8*k<last)v[k].all=*(const uint4*)(x+(long long)(r0+8*k)*width+c);""",
+        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last)v[k].all=*(const uint4*)(x+(long long)(r0+STEP*k)*width+c);""",
         "f[i]=value(wide(v[k].each[i])+b[i]);",
-        before=f"#define SUMMED 0\n{ACTIVATIONS[kind]}",
+        before=f"#define SUMMED 0\n{QUICK}{ACTIVATIONS[kind]}",
         setup=BIAS,
     )
-    return Kernel(source, "activation_values")
 
 
-@cache
-def slope_kernel(kind: Activation) -> Kernel:
+def slopes_of(kind: Activation) -> Parts:
     """∂x = ∂y ∘ f'(x + b)."""
-    source = columns(
+    return Parts(
         "activation_gradients",
         "const elem*grad,const elem*x,const float*bias",
         """Some g[AHEAD],v[AHEAD];
         #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+8*k<last){
-          const long long at=(long long)(r0+8*k)*width+c;
+        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last){
+          const long long at=(long long)(r0+STEP*k)*width+c;
           g[k].all=*(const uint4*)(grad+at);v[k].all=*(const uint4*)(x+at);
         }""",
         "f[i]=wide(g[k].each[i])*slope(wide(v[k].each[i])+b[i]);",
-        before=ACTIVATIONS[kind],
+        before=QUICK + ACTIVATIONS[kind],
         setup=BIAS,
     )
-    return Kernel(source, "activation_gradients")
 
 
 # q, k and v lie in any order of (batch, heads, time), heads of ``each`` columns; a lane's eight columns are of one head.
-MERGE = columns(
+MERGE = Parts(
     "merged_gradients",
     "const elem*q,const elem*k_,const elem*v_",
     """Some v[AHEAD];
         #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+8*k<last){
-          const int r=r0+8*k;
+        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last){
+          const int r=r0+STEP*k;
           v[k].all=*(const uint4*)(from+(long long)(r/time)*by_row+(long long)(r%time)*by_place);
         }""",
     "f[i]=wide(v[k].each[i]);",
@@ -206,7 +222,19 @@ MERGE = columns(
       const elem*from=(of==0?q:of==1?k_:v_)+(long long)(inside/each)*by_head+inside%each;""",
     numbers=",int each,int time,int row0,int head0,int place0,int row1,int head1,int place1,int row2,int head2,int place2",
 )
-_merge = Kernel(MERGE, "merged_gradients")
+
+
+@cache
+def value_kernel(kind: Activation) -> Kernel:
+    return Kernel(values_of(kind).put_into(COLUMNS), "activation_values")
+
+
+@cache
+def slope_kernel(kind: Activation) -> Kernel:
+    return Kernel(slopes_of(kind).put_into(COLUMNS), "activation_gradients")
+
+
+_merge = Kernel(MERGE.put_into(COLUMNS), "merged_gradients")
 
 
 def shares(rows: int, share: int) -> int:
@@ -239,12 +267,18 @@ def values_by_torch(x: Tensor, bias: Tensor, kind: Activation) -> Tensor:
 
 
 def gradients_by_kernel(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
+    out, sums = gradients_and_table(grad, x, bias, kind)
+    return out, added(sums)
+
+
+def gradients_and_table(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
+    """∂x, and the table that `added` makes ∂b of."""
     rows, width = x.shape
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     sums = bias.new_empty(shares(rows, SHARE), width)
     pointers, numbers = (grad.contiguous(), x.contiguous(), bias, out, sums), (rows, width, SHARE)
     slope_kernel(kind).run(x, tasks(*numbers), pointers, numbers, KINDS[x.dtype])
-    return out, added(sums)
+    return out, sums
 
 
 def gradients_by_torch(grad: Tensor, x: Tensor, bias: Tensor, kind: Activation) -> tuple[Tensor, Tensor]:
@@ -267,16 +301,27 @@ def _values(x: Tensor, kind: Activation) -> Tensor:
 
 
 def merged_by_kernel(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    out, sums = merged_and_table(q, k, v)
+    return out, added(sums)
+
+
+def merged_and_table(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """What `merged_gradients` gives, and the table that `added` makes its sums of."""
     batch, heads, time, each = q.shape
     rows, width = batch * time, 3 * heads * each
-    given = [t if t.stride(-1) == 1 else t.contiguous() for t in (q, k, v)]
+    given, strides = strided(q, k, v)
     out = torch.empty(rows, width, dtype=q.dtype, device=q.device)
     sums = torch.empty(shares(rows, SHARE), width, device=q.device)
-    strides = [t.stride(axis) for t in given for axis in (0, 1, 2)]
     numbers = (rows, width, SHARE)
     pointers = (*given, out, sums)
     _merge.run(q, tasks(*numbers), pointers, (*numbers, each, time, *strides), KINDS[q.dtype])
-    return out, added(sums)
+    return out, sums
+
+
+def strided(q: Tensor, k: Tensor, v: Tensor) -> tuple[list[Tensor], list[int]]:
+    """The three with their features side by side, and their strides over (batch, heads, time)."""
+    given = [t if t.stride(-1) == 1 else t.contiguous() for t in (q, k, v)]
+    return given, [t.stride(axis) for t in given for axis in (0, 1, 2)]
 
 
 def merged_by_torch(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

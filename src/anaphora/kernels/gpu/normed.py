@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import added, shares
+from anaphora.kernels.gpu.eight import EIGHT, Eight
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A warp takes a row of WIDTH numbers, four of every 128 in a lane, and keeps the sums of its columns in registers.
@@ -22,7 +23,7 @@ SOURCE = r"""
 union Four{unsigned long long all;elem each[4];};
 __device__ inline float over_warp(float v){for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float*mean,const float*inverse,const float*gain,
-                                          const elem*above,elem*out,float*sums,int rows,int share){
+                                          const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
   __shared__ float part[4][WIDTH];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share;
   for(int task=blockIdx.x;task<shares;task+=gridDim.x){
@@ -40,7 +41,7 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
       for(int k=0;k<CHUNKS;k++){
         g[k].all=*(const unsigned long long*)(dy+at+k*128);
         v[k].all=*(const unsigned long long*)(x+at+k*128);
-        a[k].all=*(const unsigned long long*)(above+at+k*128);
+        if(ABOVE)a[k].all=*(const unsigned long long*)(above+at+k*128);
       }
       const float m=CENTRED?mean[r]:0.f,s=inverse[r];
       float one=0.f,two=0.f;
@@ -54,18 +55,21 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
         }
       }
       one=CENTRED?over_warp(one)/WIDTH:0.f;two=over_warp(two)/WIDTH;
+      float f[CHUNKS*4];
       #pragma unroll
       for(int k=0;k<CHUNKS;k++){
         Four n;
         #pragma unroll
         for(int i=0;i<4;i++){
           const float h=(wide(v[k].each[i])-m)*s;
-          const float o=wide(a[k].each[i])+s*(wide(g[k].each[i])*gains[k*4+i]-one-h*two);
+          const float o=(ABOVE?wide(a[k].each[i]):0.f)+s*(wide(g[k].each[i])*gains[k*4+i]-one-h*two);
           n.each[i]=narrow(o);
           of_bias[k*4+i]+=o;
+          f[k*4+i]=o;
         }
         *(unsigned long long*)(out+at+k*128)=n.all;
       }
+      if(EIGHTS)put_row<CHUNKS>(f,eight+at,scales+r,lane);
     }
     float*const of[3]={of_gain,of_shift,of_bias};
     #pragma unroll
@@ -91,20 +95,40 @@ def fits(width: int) -> bool:
 
 
 @cache
-def kernel(width: int, centred: bool) -> Kernel:
-    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm."""
-    source = f"#define WIDTH {width}\n#define CENTRED {int(centred)}\n{SOURCE}"
-    return Kernel(source, "norm_gradients", threads=128)
+def kernel(width: int, centred: bool, above: bool = True, eights: bool = False) -> Kernel:
+    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm; whether there is a gradient from ``above``, and whether
+    that of x' is wanted in eight bits, too."""
+    flags = {"WIDTH": width, "CENTRED": centred, "ABOVE": above, "EIGHTS": eights}
+    source = "".join(f"#define {name} {int(value)}\n" for name, value in flags.items()) + EIGHT
+    return Kernel(source + SOURCE, "norm_gradients", threads=128)
 
 
 def by_kernel(
     dy: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor, above: Tensor, centred: bool
 ) -> tuple[Tensor, Tensor]:
+    out, sums = with_table(dy, x, mean, inverse, gain, above, centred)
+    return out, added(sums)
+
+
+def with_table(
+    dy: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    gain: Tensor,
+    above: Tensor | None,
+    centred: bool,
+    eight: Eight | None = None,
+) -> tuple[Tensor, Tensor]:
+    """∂x', also written to ``eight``, and the table that `added` makes the other gradients of; nothing comes from ``above`` where it is None."""
     rows, width = x.shape
     out, sums = torch.empty_like(x), gain.new_empty(shares(rows, SHARE), 3, width)
-    pointers = (dy.contiguous(), x, mean, inverse, gain, above.contiguous(), out, sums)
-    kernel(width, centred).run(x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype])
-    return out, added(sums)
+    upper = None if above is None else above.contiguous()
+    pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums, *(eight or (None, None)))
+    kernel(width, centred, above is not None, eight is not None).run(
+        x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype]
+    )
+    return out, sums
 
 
 def by_torch(

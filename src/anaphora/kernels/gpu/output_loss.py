@@ -15,19 +15,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.columns import PACKED, added, columns, shares, tasks
+from anaphora.kernels.gpu.columns import COLUMNS, PACKED, QUICK, Parts, added, shares, tasks
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A block takes four rows in one pass: each thread keeps its largest number of each so far, and its sum of exponentials relative to that.
 LOSSES = (
-    PACKED
+    QUICK
+    + PACKED
     + r"""
 #define ROWS 4
 __device__ inline void join(float&most,float&sum,float m,float s){
   const float both=fmaxf(most,m);
-  sum=both==-__int_as_float(0x7f800000)?sum+s:sum*__expf(most-both)+s*__expf(m-both);
+  sum=both==-__int_as_float(0x7f800000)?sum+s:sum*exp2_of(most-both)+s*exp2_of(m-both);
   most=both;
 }
+// logits are counted in powers of two here: z' = (z + b) log2 e
 extern "C" __global__ void logit_losses(const elem*z,const elem*bias,const long long*y,float*loss,float*log_sum,
                                         int rows,int width,int symbols,int ignored){
   __shared__ float mosts[8][ROWS],sums[8][ROWS];
@@ -43,19 +45,24 @@ extern "C" __global__ void logit_losses(const elem*z,const elem*bias,const long 
       b.all=*(const uint4*)(bias+c);
       #pragma unroll
       for(int k=0;k<ROWS;k++)if(n0+k<rows)v[k].all=*(const uint4*)(z+(long long)(n0+k)*width+c);
+      float start[8];
+      #pragma unroll
+      for(int i=0;i<8;i++)start[i]=LOG2E*wide(b.each[i]);
       #pragma unroll
       for(int k=0;k<ROWS;k++)if(n0+k<rows){
         float f[8],m=most[k];
         #pragma unroll
-        for(int i=0;i<8;i++){
-          f[i]=wide(v[k].each[i])+wide(b.each[i]);
-          if(c+8>symbols&&c+i>=symbols)f[i]=none;
-          m=fmaxf(m,f[i]);
+        for(int i=0;i<8;i++)f[i]=LOG2E*wide(v[k].each[i])+start[i];
+        if(c+8>symbols){
+          #pragma unroll
+          for(int i=0;i<8;i++)if(c+i>=symbols)f[i]=none;
         }
-        if(m>most[k]){sum[k]*=__expf(most[k]-m);most[k]=m;}
+        #pragma unroll
+        for(int i=0;i<8;i++)m=fmaxf(m,f[i]);
+        if(m>most[k]){sum[k]*=exp2_of(most[k]-m);most[k]=m;}
         const float by=most[k]==none?0.f:most[k];  // infinity minus infinity would be NaN
         #pragma unroll
-        for(int i=0;i<8;i++)sum[k]+=__expf(f[i]-by);
+        for(int i=0;i<8;i++)sum[k]+=exp2_of(f[i]-by);
       }
     }
     #pragma unroll
@@ -71,7 +78,7 @@ extern "C" __global__ void logit_losses(const elem*z,const elem*bias,const long 
     if(threadIdx.x<ROWS&&n<rows){
       float top=mosts[0][threadIdx.x],all=sums[0][threadIdx.x];
       for(int w=1;w<8;w++)join(top,all,mosts[w][threadIdx.x],sums[w][threadIdx.x]);
-      const float total=top+logf(all);
+      const float total=top*0.69314718f+logf(all);
       const long long at=y[n];
       log_sum[n]=total;
       const bool known=at>=0&&at<symbols;
@@ -83,13 +90,13 @@ extern "C" __global__ void logit_losses(const elem*z,const elem*bias,const long 
 """
 )
 
-GRADIENTS = columns(
+GRADIENTS = Parts(
     "logit_gradients",
     "const elem*z,const elem*bias,const long long*y,const float*log_sum,const float*scale",
     """Some v[AHEAD];float total[AHEAD];int at[AHEAD];
         #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+8*k<last){
-          const int r=r0+8*k;
+        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last){
+          const int r=r0+STEP*k;
           v[k].all=*(const uint4*)(z+(long long)r*width+c);
           total[k]=log_sum[r];at[k]=(int)y[r];
         }""",
@@ -101,7 +108,7 @@ GRADIENTS = columns(
       #pragma unroll
       for(int i=0;i<8;i++)b[i]=wide(bias[c+i]);""",
     numbers=",int symbols,int ignored",
-)
+).put_into(COLUMNS)
 
 SHARE = 512  # rows whose sums one block takes
 _losses = Kernel(LOSSES, "logit_losses")
@@ -128,13 +135,29 @@ def losses_by_torch(
 def gradients_by_kernel(
     logits: Tensor, bias: Tensor, targets: Tensor, log_sum: Tensor, scale: Tensor, symbols: int, ignored: int
 ) -> tuple[Tensor, Tensor]:
+    out, sums = gradients_and_table(logits, bias, targets, log_sum, scale, symbols, ignored)
+    return out, added(sums)
+
+
+def gradients_and_table(
+    logits: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    log_sum: Tensor,
+    scale: Tensor,
+    symbols: int,
+    ignored: int,
+    *,
+    in_place: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """∂z, in place of the logits if so wished, and the table that `added` makes the sums of its columns of."""
     rows, width = logits.shape
-    out = torch.empty_like(logits)
+    out = logits if in_place else torch.empty_like(logits)
     sums = log_sum.new_empty(shares(rows, SHARE), width)
     pointers = (logits, bias, targets, log_sum, scale, out, sums)
     numbers = (rows, width, SHARE, symbols, ignored)
     _gradients.run(logits, tasks(rows, width, SHARE), pointers, numbers, KINDS[logits.dtype])
-    return out, added(sums)
+    return out, sums
 
 
 def gradients_by_torch(

@@ -75,16 +75,17 @@ def _narrow(layers: Sequence[EncoderLayer], dtype: torch.dtype) -> list[_Narrow]
     for layer in layers:
         own, part = layer.attention, layer.feedforward
         inside: list[Tensor | None] = [None] * 5
-        if _simple(own):
+        if plain_heads(own):
             inside[:3] = [own.inward.weight, own.inward.bias, own.outward.weight]
-        if isinstance(part, FeedForward) and _activated(part):
+        if isinstance(part, FeedForward) and fed_by_kernels(part):
             inside[3:] = [part.first.weight, part.second.weight]
         weights.append(inside)
     made = iter(narrowed([one.detach() for each in weights for one in each if one is not None], dtype))
     return [_Narrow(*(None if one is None else next(made) for one in each)) for each in weights]
 
 
-def _simple(own: MultiHead) -> bool:
+def plain_heads(own: MultiHead) -> bool:
+    """Whether self-attention is one product, torch's kernel and another product."""
     return (
         type(own) is MultiHead
         and own.positions is None
@@ -97,7 +98,8 @@ def _simple(own: MultiHead) -> bool:
     )
 
 
-def _activated(part: nn.Module) -> bool:
+def fed_by_kernels(part: nn.Module) -> bool:
+    """Whether there are kernels for the activation of a `FeedForward`."""
     if type(part) is not FeedForward or activation_of(part) is None:
         return False
     return part.first.bias is not None and part.first.out_features % 8 == 0

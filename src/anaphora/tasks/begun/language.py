@@ -33,6 +33,7 @@ _FREE = frozenset(
         "valid_symbols",
         "max_tokens",
         "compile",
+        "products",
         "masked_share",
         "bptt",
         "context",

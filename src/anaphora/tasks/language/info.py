@@ -141,7 +141,7 @@ _PRESETS = (
             "valid_every": 500,
             "valid_symbols": 50_000,
         },
-        (*_NEURAL, *_ATTENTIVE),
+        (*_NEURAL, *_ATTENTIVE, "products"),
         budget=_budget(1500),
     ),
     Preset(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,20 @@ from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, PAD
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
+from anaphora.errors import SettingsError
 from anaphora.kernels.gpu.attention import quickest_attention
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.output_loss import output_loss
+from anaphora.kernels.recurrence.backends.cuda_graph.capture import can_capture
 from anaphora.models.language import Carried, Language, Reading, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, hide
+from anaphora.models.language_passes import (
+    has_large_output,
+    is_written_out,
+    states,
+    why_not_eight,
+    written_out_loss,
+)
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
@@ -49,14 +60,22 @@ class LanguageObjective:
         self._measure, self._show = measure, show
         self._carried: dict[tuple[int, int], Any] = {}
         self._compiled: Callable[[Language, Tensor, Tensor], Tensor] | None = None
+        self._written_out = False
         self._own_loss = own_loss(settings)
 
     def loss(self, model: Language, batch: StreamBatch | LineBatch) -> LossSum:
         device = next(model.parameters()).device
         inputs, targets = batch.tensors(device)
         if isinstance(batch, StreamBatch) and model.body.context and self._own_loss is None:
-            with quickest_attention(inputs.shape[1], device):
-                return LossSum(self._windowed(model, device)(model, inputs, targets), batch.symbols)
+            windowed = self._windowed(model, device)
+            # one that is written out sees to it itself, where it is captured: the host would be late for each replay
+            order = nullcontext() if self._written_out else quickest_attention(inputs.shape[1], device)
+            with order:
+                return LossSum(windowed(model, inputs, targets), batch.symbols)
+        if self.settings.products == "fp8" and model.training:
+            raise SettingsError(
+                ['products = "fp8" takes the library\'s own loss; leave products or loss out.']
+            )
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)
@@ -78,13 +97,20 @@ class LanguageObjective:
         self, model: Language, device: torch.device
     ) -> Callable[[Language, Tensor, Tensor], Tensor]:
         own = isinstance(self.settings.model, Part)
+        if self.settings.products == "fp8" and model.training and self._compiled is None:
+            refuse_eight(model, self.settings, device)
         if device.type != "cuda" or self.settings.compile == "off" or own or not model.training:
             return window_loss
         if self._compiled is None:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
             # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
             alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
-            if type(model.body) is TransformerBody and is_lean(model.body.stack):
+            eights = self.settings.products == "fp8"
+            self._written_out = eights or (alone and is_written_out(model) and can_capture(device))
+            if self._written_out:
+                loss = partial(unrolled_loss, eights=eights)
+                self._compiled = Replayed(loss, model) if alone else loss
+            elif type(model.body) is TransformerBody and is_lean(model.body.stack):
                 compiled = torch.compile(lean_loss, dynamic=False)
                 self._compiled = Replayed(compiled, model) if alone else compiled
             else:
@@ -170,6 +196,32 @@ def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
     if type(output) is not Output or output._forward_hooks or output.symbols < MANY:
         return cross_entropy(model, hidden, targets)
     return output_loss(hidden.flatten(0, 1), output.matrix, output.bias, targets.flatten(), PAD)
+
+
+def refuse_eight(model: Language, settings: LanguageSettings, device: torch.device) -> None:
+    """Raise a `SettingsError` where ``products = "fp8"`` cannot be had."""
+    why = why_not_eight(model, device)
+    if why is None and settings.compile == "off":
+        why = 'it needs compile = "auto"'
+    autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    if why is None and not autocast:
+        why = 'it needs precision = "bf16"'
+    if why is not None:
+        raise SettingsError([f'products = "fp8" cannot be had here: {why}; leave products out.'])
+
+
+def unrolled_loss(model: Language, inputs: Tensor, targets: Tensor, *, eights: bool = False) -> Tensor:
+    """What `window_loss` gives of a model that `is_written_out`, with passes of our own where autocast computes in bfloat16.
+
+    ``eights``: the products of its layers are of eight bits.
+    """
+    kind = inputs.device.type
+    if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
+        return window_loss(model, inputs, targets)
+    with quickest_attention(inputs.shape[1], inputs.device):
+        if has_large_output(model):
+            return written_out_loss(model, inputs, targets, PAD, eights=eights)
+        return cross_entropy(model, states(model, inputs, eights=eights), targets)
 
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -1,0 +1,130 @@
+"""Kernels of a step that is written out: run by fibres on this machine, and compared with float64 on a GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from persistent_emulated import COMPILER
+from test_gpu_operations import run_by_fibres
+from torch import Tensor
+
+from anaphora.kernels.gpu import added_norm, entrance, normed
+from anaphora.kernels.gpu.columns import added
+from anaphora.kernels.gpu.kernel import Kernel
+
+ROUNDING = 2**-7  # of bfloat16, twice over
+
+
+@pytest.fixture
+def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if COMPILER is None:
+        pytest.skip("no C++ compiler here")
+
+    def run(self, like, tasks, pointers, numbers=(), kind=0):
+        folder = tmp_path / hashlib.sha256(self._source.encode()).hexdigest()[:16]
+        folder.mkdir(exist_ok=True)
+        given = [torch.empty(0) if pointer is None else pointer for pointer in pointers]
+        run_by_fibres(self, folder, like, tasks, given, numbers, kind)
+
+    monkeypatch.setattr(Kernel, "run", run)
+    monkeypatch.setattr(normed, "SHARE", 32)
+
+
+def narrow(*shape: int, device: str, size: float = 1.0) -> Tensor:
+    return (size * torch.randn(*shape, device=device)).bfloat16()
+
+
+def check_norm(device: str, rows: int, width: int, by=added_norm.by_kernel) -> None:
+    x, delta = narrow(rows, width, device=device, size=2), narrow(rows, width, device=device)
+    bias, gain, shift = torch.randn(3, width, device=device)
+    for given in ((delta, bias), (delta, None), (None, None)):
+        for offset in (shift, None):
+            found = by(x, *given, gain, offset, 1e-5)
+            whole = x.double() + sum(one.double() for one in given if one is not None)
+            torch.testing.assert_close(found.kept.double(), whole, rtol=2**-8, atol=1e-6)
+            wide = found.kept.double()
+            if offset is None:
+                y, mean = F.rms_norm(wide, (width,), gain.double(), eps=1e-5), wide.new_zeros(rows)
+                variance = wide.square().mean(1)
+            else:
+                y = F.layer_norm(wide, (width,), gain.double(), offset.double(), eps=1e-5)
+                variance, mean = torch.var_mean(wide, 1, correction=0)
+            torch.testing.assert_close(found.y.double(), y, rtol=2**-8, atol=1e-5)
+            torch.testing.assert_close(found.mean.double(), mean, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(found.inverse.double(), (variance + 1e-5).rsqrt(), rtol=1e-5, atol=0)
+
+
+def check_without_above(device: str, rows: int, width: int) -> None:
+    dy, x = narrow(rows, width, device=device), narrow(rows, width, device=device)
+    gain = torch.randn(width, device=device)
+    variance, mean = torch.var_mean(x.float(), 1, correction=0)
+    given = (dy, x, mean, torch.rsqrt(variance + 1e-5), gain)
+    found, table = normed.with_table(*given, None, True)
+    wanted, sums = normed.by_torch(*given, torch.zeros_like(x), True)
+    torch.testing.assert_close(found, wanted, rtol=ROUNDING, atol=1e-5)
+    torch.testing.assert_close(added(table), sums, rtol=1e-4, atol=1e-3)
+
+
+def check_entrance(device: str, shape: tuple[int, int], symbols: int, width: int) -> None:
+    ids = torch.randint(0, symbols, shape, device=device)
+    ids[0, : shape[1] // 2] = 3  # one that is everywhere
+    table, places = (
+        torch.randn(symbols, width, device=device),
+        torch.randn(shape[1] + 2, width, device=device),
+    )
+    for added_places in (places, None):
+        found = entrance.entered(ids, table, added_places, 1.5, torch.bfloat16)
+        wanted = 1.5 * table.double()[ids]
+        if added_places is not None:
+            wanted = wanted + added_places[: shape[1]].double()
+        torch.testing.assert_close(found.double(), wanted.flatten(0, 1), rtol=2**-8, atol=1e-6)
+    grad, there = narrow(ids.numel(), width, device=device), torch.randn(symbols, width, device=device)
+    made = there.clone()
+    entrance.add_to_table(made, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
+    wanted = there.double().index_add_(0, ids.flatten(), 1.5 * grad.double())
+    torch.testing.assert_close(made.double(), wanted, rtol=1e-5, atol=1e-5)
+    again = there.clone()
+    entrance.add_to_table(again, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
+    assert torch.equal(made, again)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("by_fibres")
+def test_kernels_compute_what_torch_does() -> None:
+    torch.manual_seed(1)
+    check_norm("cpu", 9, 256)
+    check_without_above("cpu", 70, 256)
+    ids = torch.randint(0, 5, (2, 7))
+    table, places = torch.randn(5, 256), torch.randn(9, 256)
+    for given in (places, None):
+        wanted = entrance.entered(ids, table, given, 1.5, torch.bfloat16)
+        out = torch.full_like(wanted, torch.nan)
+        pointers = (ids, table, given, out)
+        entrance.value_kernel(given is not None).run(out, 14, pointers, (14, 7, 256, 1.5), 1)
+        assert torch.equal(out, wanted)
+    grad, order = narrow(14, 256, device="cpu"), torch.sort(ids.flatten(), stable=True)
+    made = torch.randn(5, 256)
+    wanted = made.clone()
+    entrance.add_to_table(wanted, grad, *order, 1.5)
+    entrance.run_kernel(256).run(made, 14, (*order, grad, made), (14, 1.5), 1)
+    torch.testing.assert_close(made, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_without_a_gpu_torch_computes_the_same() -> None:
+    torch.manual_seed(1)
+    check_norm("cpu", 9, 256, added_norm.by_torch)
+    check_entrance("cpu", (3, 20), 7, 128)
+
+
+@pytest.mark.cuda
+def test_kernels_on_a_gpu() -> None:
+    torch.manual_seed(1)
+    for rows, width in ((1, 128), (1001, 768), (333, 1024)):
+        check_norm("cuda", rows, width)
+        check_without_above("cuda", rows, width)
+    check_entrance("cuda", (3, 20), 7, 128)
+    check_entrance("cuda", (16, 256), 1000, 768)
