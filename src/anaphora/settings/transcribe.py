@@ -155,6 +155,13 @@ class TranscriberSettings(
         le=63,
         description="Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk.",
     )
+    members: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and "
+        "what they think of each frame is averaged: fewer errors, and about as many times the time.",
+    )
     chunk: int = Field(
         16,
         ge=0,
