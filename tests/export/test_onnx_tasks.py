@@ -310,7 +310,7 @@ HEARING: dict[str, Case] = {
     "frames joint": transcriber(model="joint", **SIZES),
     "sound bilstm-ctc": listener(model="bilstm-ctc", hidden=8, bins=20),
     "sound joint": listener(model="joint", bins=20, **SIZES),
-    "sound mfcc-ctc": listener(model="mfcc-ctc", hidden=8, layers=2, members=2, tracts=3),
+    "sound mfcc-ctc": listener(model="mfcc-ctc", hidden=8, layers=2, members=2),
     "sound mfcc": listener(model="conv-ctc", hidden=8, layers=2, bins=13, features="mfcc", normalise="level"),
 }
 

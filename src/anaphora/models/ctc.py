@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import reduce
 
 import torch
@@ -14,8 +13,6 @@ from anaphora.models.decoders.base import Decoder
 from anaphora.models.listener import Listener
 from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.models.tracts import Tracts
-from anaphora.nn import inside
 
 BLANK = 0
 """The symbol for "nothing new here"; vocabularies have their padding at this number, which no text holds."""
@@ -101,30 +98,23 @@ class MemberScores(FrameScores):
         lengths = memory.mask.sum(1)
         if self.training:
             return z.flatten(0, 1), lengths.repeat(self.members)
-        return mean_probability(self.weighed(z).unbind()), lengths
+        log_p = log_probabilities(self.weighed(z)).unbind()
+        return reduce(torch.logaddexp, log_p) - math.log(self.members), lengths
 
 
 class CTCModel(nn.Module):
-    """p(y | x) = Σ_{π: collapse(π) = y} Π_t softmax(z_t)(π_t) (Graves et al. 2006).
+    """p(y | x) = Σ_{π: collapse(π) = y} Π_t softmax(z_t)(π_t) (Graves et al. 2006)."""
 
-    With ``tracts``, once it is trained, the softmax is the mean of those of x and of x as other vocal tracts would have said it.
-    """
-
-    def __init__(self, encoder: Listener, frames: FrameScores, tracts: Tracts | None = None):
+    def __init__(self, encoder: Listener, frames: FrameScores):
         super().__init__()
         self.encoder = encoder
         self.frames = frames
-        self.tracts = tracts
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x ``(batch, time, features)``, lengths ``(batch,)`` -> scores ``(batch, ⌈time / factor⌉, symbols)`` and
         their lengths ``(batch,)``."""
         scores: tuple[Tensor, Tensor] = self.frames(self.encoder(x, lengths))
-        if self.training or self.tracts is None:
-            return scores
-        with inside.record():  # what is looked at is the recording itself
-            others = [self.frames(self.encoder(y, lengths))[0] for y in self.tracts(x, lengths)]
-        return mean_probability([scores[0], *others]), scores[1]
+        return scores
 
 
 class JointModel(Seq2Seq):
@@ -137,11 +127,6 @@ class JointModel(Seq2Seq):
     def __init__(self, encoder: Listener, decoder: Decoder, frames: FrameScores):
         super().__init__(encoder, decoder)
         self.frames = frames
-
-
-def mean_probability(scores: Sequence[Tensor]) -> Tensor:
-    """log of the mean of the softmaxes of several scores ``(batch, time, symbols)``."""
-    return reduce(torch.logaddexp, map(log_probabilities, scores)) - math.log(len(scores))
 
 
 def log_probabilities(scores: Tensor) -> Tensor:

@@ -162,13 +162,6 @@ class TranscriberSettings(
         description="So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and "
         "what they think of each frame is averaged: fewer errors, and about as many times the time.",
     )
-    tracts: int = Field(
-        1,
-        ge=1,
-        le=15,
-        description="Once trained, the model hears each recording as if so many speakers with vocal tracts up to 15 % shorter or longer had said "
-        "it, an odd number of them, and averages what CTC thinks of them; log-mel and mfcc with normalise = adapted.",
-    )
     chunk: int = Field(
         16,
         ge=0,
@@ -252,10 +245,6 @@ class TranscriberSettings(
         if self.model == "conformer-ctc" and (self.hidden % self.heads or self.hidden // self.heads % 2):
             raise ValueError(
                 f"hidden = {self.hidden} cannot be divided among heads = {self.heads} into parts of even width"
-            )
-        if self.tracts > 1 and (self.normalise != "adapted" or self.tracts % 2 == 0):
-            raise ValueError(
-                f"tracts = {self.tracts} must be odd, with normalise = adapted, not {self.normalise}; leave it out"
             )
         centred = self.model in ("conv-ctc", "mfcc-ctc") or (self.model == "conformer-ctc" and not self.chunk)
         if centred and self.kernel % 2 == 0:

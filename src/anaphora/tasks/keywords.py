@@ -858,8 +858,6 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
     members: int
     """So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and what they think of each frame is averaged: fewer errors, and about as many times the time. Default: 1."""
-    tracts: int
-    """Once trained, the model hears each recording as if so many speakers with vocal tracts up to 15 % shorter or longer had said it, an odd number of them, and averages what CTC thinks of them; log-mel and mfcc with normalise = adapted. Default: 1."""
     chunk: int
     """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
     left: int

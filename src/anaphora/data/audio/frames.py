@@ -122,16 +122,6 @@ class Ear:
         made: Array = smooth if cosines is None else smooth @ cosines
         return made
 
-    def tracts(self, count: int) -> Array | None:
-        """The maps ``(count − 1, width, width)`` of normalised frames as rows to what ``count`` voices make of them, without the one that
-        changes nothing; None where there is no other voice. Features must be normalised with what is usual (`Usual`)."""
-        if count == 1 or not isinstance(self.features, LogMel) or self.usual is None:
-            return None
-        deviation = self.usual.deviation
-        plain = np.eye(self.width, dtype=np.float32)
-        others = (factor for factor in lengths_of_tracts(count) if factor != 1)
-        return np.stack([deviation[:, None] * self._warped(plain, factor) / deviation for factor in others])
-
     def chosen(self, data: Recordings, i: int, *place: int) -> list[int]:
         """Recording ``i`` and those that training joins to it: up to ``joined`` together, no more than ``max_tokens`` frames."""
         most = self.settings.joined
@@ -168,11 +158,6 @@ class Ear:
             frequency_masks=s.masks,
             frequency_width=s.frequency_mask,
         )
-
-
-def lengths_of_tracts(count: int) -> list[float]:
-    """The lengths of the vocal tracts of so many voices, from 15 % shorter to 15 % longer; an odd number has the speaker's own, 1."""
-    return [float(factor) for factor in np.linspace(0.85, 1.15, count).round(6)]
 
 
 def normalised(frames: Array, how: Normalisation) -> Array:

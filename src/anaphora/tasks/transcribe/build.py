@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from anaphora.data.audio.edges import margin_of
 from anaphora.data.symbols import UNK
@@ -26,7 +26,6 @@ from anaphora.models.frontend import ConvolvedFrames, DenseFrames, Framed
 from anaphora.models.listener import ConvolutionListener, Differences, Listener, Stacking, Subsampling
 from anaphora.models.samples import ConvolvedPositions, SampleFront
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.models.tracts import Tracts
 from anaphora.models.transducer import Joiner, TransducerModel
 from anaphora.models.whisper import PromptedDecoder, WhisperFront
 from anaphora.nn import transformer
@@ -54,17 +53,13 @@ from anaphora.tasks.parts import (
 Model = CTCModel | Seq2Seq | TransducerModel
 
 
-def build_transcriber(
-    s: TranscriberSettings, *, features: int, symbols: int, tracts: Tensor | None = None
-) -> Model:
-    """The model a preset names, with fresh weights, from frames of ``features`` numbers to ``symbols`` symbols; ``tracts``: maps of frames
-    as other vocal tracts would say them ``(voices, features, features)``, for presets with CTC."""
+def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) -> Model:
+    """The model a preset names, with fresh weights, from frames of ``features`` numbers to ``symbols`` symbols."""
     if s.model == "whisper":
         return _whisper(s, features, symbols)
     encoder = _listener(s, features)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
-        voices = None if tracts is None else Tracts(tracts)
-        return CTCModel(encoder, _frame_scores(s, encoder, symbols), voices)
+        return CTCModel(encoder, _frame_scores(s, encoder, symbols))
     if s.model == "transducer":
         return _transducer(s, encoder, symbols)
     decoder = _decoder(s, encoder, symbols)

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from anaphora.data.audio.features import LogMel
-from anaphora.data.audio.frames import Ear, bands_of, lengths_of_tracts, make_features
+from anaphora.data.audio.frames import Ear, bands_of, make_features
 from anaphora.data.audio.inputs import Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
@@ -126,8 +125,6 @@ class Transcriber(Estimator):
             )
         if s.edges and self.ear_.kind != "audio":
             raise DataError("edges puts quiet around sound, but the data are frames; set edges = 0.")
-        if s.tracts > 1 and self.ear_.kind != "audio":
-            raise DataError("tracts is about voices, but the data are frames; set tracts = 1.")
         self.tokenizer_ = self._symbols_of(data)
         counts: dict[str, int] = {}
         for text in data.transcripts:
@@ -196,13 +193,7 @@ class Transcriber(Estimator):
         )
         if own is not None:
             return OwnFrames(own, symbols)
-        tracts = self.ear_.tracts(self.settings_.tracts)
-        return build_transcriber(
-            self.settings_,
-            features=self.ear_.width,
-            symbols=self.tokenizer_.size,
-            tracts=None if tracts is None else torch.from_numpy(tracts),
-        )
+        return build_transcriber(self.settings_, features=self.ear_.width, symbols=self.tokenizer_.size)
 
     def _objective_and_batches(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
         s, ear = self.settings_, self.ear_
@@ -433,7 +424,7 @@ class Transcriber(Estimator):
             raise SettingsError([f"voices = {voices} needs a model of log-mel or mfcc; leave it out."])
         if not isinstance(self.model_, CTCModel):
             raise SettingsError([f"voices = {voices} needs a preset with CTC; leave it out."])
-        return [self.ear_.hear(item, tract) for tract in lengths_of_tracts(voices)]
+        return [self.ear_.hear(item, float(tract)) for tract in np.linspace(0.85, 1.15, voices)]
 
     def _hear(self, x: Any, number: int = 1, voices: int = 1) -> Any:
         """See `_voiced`."""
