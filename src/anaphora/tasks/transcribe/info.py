@@ -81,8 +81,8 @@ _PRESETS = (
     ),
     Preset(
         "mfcc-ctc",
-        "conv-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "layers": 6},
+        "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra, varied as if others spoke through other microphones.",
+        {**_TRAINED, **_FEW_VOICES, "layers": 6, "hidden": 192, "members": 4},
         (*_ALWAYS, "consistency", "label_prior", "kernel", "members"),
     ),
     Preset(
