@@ -138,7 +138,7 @@ class NormEach(nn.Module):
         self.bias = nn.Parameter(torch.zeros(members, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.layer_norm(x.unflatten(-1, self.weight.shape), (self.width,))
+        y = F.layer_norm(x.reshape(*x.shape[:-1], *self.weight.shape), (self.width,))
         return (y * self.weight + self.bias).flatten(-2)
 
 

@@ -431,7 +431,7 @@ class Transcriber(Estimator):
 
     @property
     def usual_voices(self) -> int:
-        """As how many voices recordings are heard unless ``voices`` is asked for."""
+        """As how many voices recordings are heard where ``voices`` does not say it."""
         able = isinstance(self.ear_.features, LogMel) and isinstance(self.model_, CTCModel)
         return VOICES if able and self.settings_.model == "mfcc-ctc" else 1
 
