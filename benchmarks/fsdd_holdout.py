@@ -45,6 +45,15 @@ def corpus(recordings: Path, held_out: str) -> dict[str, Pairs]:
     return {**found, "singles": pairs(unseen), "padded": pairs(padded)}
 
 
+def others(recordings: Path) -> dict[str, Pairs]:
+    """Strings and single recordings of all speakers of another folder, such as `synthetic_digits` writes."""
+    speakers = [[digit for _, digit in rows] for rows in fsdd.read(recordings).values()]
+    return {
+        "others": pairs(fsdd.strings("test", speakers, random_of(3, 0))),
+        "others_singles": pairs([digit for rows in speakers for digit in rows]),
+    }
+
+
 def measure(
     data: dict[str, Pairs], settings: dict[str, Any], details: bool, voices: int, adapt: int
 ) -> dict[str, float]:
@@ -56,6 +65,9 @@ def measure(
     seconds = time.perf_counter() - began
     scores = {name: model.score(data[name], lexicon="train") for name in ("dev", "test", "singles", "padded")}
     heard = {}
+    if "others" in data:
+        heard["others_wrong"] = model.score(data["others"], lexicon="train")["wer"]
+        heard["others_right"] = model.score(data["others_singles"], lexicon="train")["exact_match"]
     if voices > 1:
         heard["voices_strings"] = model.score(data["test"], lexicon="train", voices=voices)["wer"]
         heard["voices_singles"] = model.score(data["singles"], lexicon="train", voices=voices)["exact_match"]
@@ -108,10 +120,11 @@ def main() -> None:
     parser.add_argument(
         "--adapt", type=int, default=0, help="adapt to the unlabelled recordings in so many rounds, too"
     )
+    parser.add_argument("--others", type=Path, help="score recordings of other speakers in this folder, too")
     parser.add_argument("--errors", action="store_true", help="print the commonest errors in strings, too")
     asked = parser.parse_args()
     for speaker in asked.held_out:
-        data = corpus(asked.recordings, speaker)
+        data = corpus(asked.recordings, speaker) | (others(asked.others) if asked.others else {})
         for seed in asked.seeds:
             found = measure(data, {**dict(asked.set), "seed": seed}, asked.errors, asked.voices, asked.adapt)
             line = "  ".join(f"{key} {number:6.2f}" for key, number in found.items())

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.audio.augment import SpecAugment, noise, speed, warp
+from anaphora.data.audio.augment import SpecAugment, noise, speed
 from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.warping import warp
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError
 

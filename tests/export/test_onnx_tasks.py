@@ -301,6 +301,7 @@ def listener(**asked: Any) -> Case:
 HEARING: dict[str, Case] = {
     "frames bilstm-ctc": transcriber(model="bilstm-ctc", hidden=8),
     "frames conv-ctc": transcriber(model="conv-ctc", hidden=8, layers=2),
+    "frames conv-ctc of members": transcriber(model="conv-ctc", hidden=8, layers=2, members=3),
     "frames transformer-ctc": transcriber(model="transformer-ctc", **ATTENTIVE),
     "frames conformer-ctc": transcriber(
         model="conformer-ctc", hidden=8, heads=2, feedforward=16, layers=1, kernel=3, chunk=3, left=1
@@ -309,6 +310,7 @@ HEARING: dict[str, Case] = {
     "frames joint": transcriber(model="joint", **SIZES),
     "sound bilstm-ctc": listener(model="bilstm-ctc", hidden=8, bins=20),
     "sound joint": listener(model="joint", bins=20, **SIZES),
+    "sound mfcc-ctc": listener(model="mfcc-ctc", hidden=8, layers=2, members=2),
     "sound mfcc": listener(model="conv-ctc", hidden=8, layers=2, bins=13, features="mfcc", normalise="level"),
 }
 

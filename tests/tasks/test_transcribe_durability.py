@@ -24,7 +24,7 @@ FILES = (
 def order(run: str) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
     more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
-    given = settings("conv-ctc", **more, masks=2, time_mask=3, speed=0.1, bins=12)
+    given = settings("conv-ctc", **more, masks=2, time_mask=3, speed=0.1, bins=12, members=2)
     return ["train", "transcribe", "sound.tsv", "-o", run, *setting_words(given)]
 
 

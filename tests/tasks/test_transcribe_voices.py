@@ -11,6 +11,7 @@ import torch
 
 import anaphora as an
 from anaphora.cli.main import run as anaphora
+from anaphora.data.audio.warping import tracts
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import SettingsError
 from anaphora.settings.transcribe import TranscribeOptions
@@ -103,3 +104,27 @@ def test_the_preset_for_few_speakers_hears_cepstra_and_nothing_but_sound():
     frames = [(np.zeros((20, 13), np.float32), "a")] * 2
     with pytest.raises(an.AnaphoraError, match="mfcc-ctc hears sound, but the data are frames"):
         an.Transcriber("mfcc-ctc", **SMALL).fit(frames, valid=frames)
+
+
+def test_only_the_preset_for_few_speakers_hears_several_voices_unasked():
+    inputs = [x for x, _ in rows(1)]
+    for preset, usual in (("mfcc-ctc", 5), ("conv-ctc", 1)):
+        model = an.Transcriber(preset, **{**SMALL, "bins": 13}).fit(rows(), valid=rows(2))
+        assert model.usual_voices == usual
+        found, asked = (model.predict(inputs, details=True, **given)[0] for given in ({}, {"voices": usual}))
+        assert found.score == asked.score
+        assert model.score(rows(), voices=0) == model.score(rows(), voices=usual)
+    assert tracts(5) == [0.85, 0.925, 1.0, 1.075, 1.15]
+    assert tracts(1) == [1.0]
+
+
+def test_sound_that_arrives_is_heard_as_one_voice_unless_asked(monkeypatch):
+    model = an.Transcriber("mfcc-ctc", **{**SMALL, "bins": 13}).fit(rows(), valid=rows(2))
+    heard = []
+    plain = model.transcribe
+    monkeypatch.setattr(model, "transcribe", lambda x, **o: heard.append(o["voices"]) or plain(x, **o))
+    for given in ({}, {"voices": 3}):
+        session = model.listening(RATE, **given)
+        session.push(rows(1)[0][0][0])
+        session.finish()
+    assert set(heard) == {1, 3}

@@ -70,19 +70,21 @@ class Subsampling(nn.Module):
 
         y_t = relu(b + Σ_{i=−1…1} W_i x_{2t+i})
 
-    ``factor`` is a power of two; with 1 there is one convolution that steps over nothing.
+    ``factor`` is a power of two; with 1 there is one convolution that steps over nothing. With several ``members`` as many such stacks of
+    convolutions read the same frames side by side, and y holds ``width`` numbers of each.
     """
 
-    def __init__(self, features: int, width: int, factor: int):
+    def __init__(self, features: int, width: int, factor: int, *, members: int = 1):
         super().__init__()
         if factor < 1 or factor & (factor - 1):
             raise ValueError(f"Subsampling halves the frames, so factor must be 1, 2, 4 …, not {factor}")
-        self.factor, self.width = factor, width
+        self.factor, self.width = factor, width * members
         self.strides = (2,) * (factor.bit_length() - 1) or (1,)
-        wide = [features, *[width] * (len(self.strides) - 1)]
+        wide = [features, *[self.width] * (len(self.strides) - 1)]
+        groups = [1, *[members] * (len(self.strides) - 1)]  # the first convolution of each reads all features
         self.layers = nn.ModuleList(
-            nn.Conv1d(inputs, width, 3, stride, padding=1)
-            for inputs, stride in zip(wide, self.strides, strict=True)
+            nn.Conv1d(inputs, self.width, 3, stride, padding=1, groups=apart)
+            for inputs, stride, apart in zip(wide, self.strides, groups, strict=True)
         )
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,26 +102,44 @@ class ConvolutionListener(nn.Module):
         x <- x + dropout(relu(conv_l(norm_l(x))))
 
     Each place sees ``reach`` places on either side and nothing further. Notes ``states``, the output of each layer, on
-    that layer.
+    that layer. With several ``members`` x holds ``width`` numbers of each of as many networks, which see nothing of each other.
     """
 
-    def __init__(self, width: int, kernel: int, layers: int, *, dropout: float = 0.0):
+    def __init__(self, width: int, kernel: int, layers: int, *, dropout: float = 0.0, members: int = 1):
         super().__init__()
         dilations = [DILATIONS[layer % len(DILATIONS)] for layer in range(layers)]
-        self.layers = nn.ModuleList(Convolution(width, width, kernel, dilation=d) for d in dilations)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in dilations)
+        self.width = width * members
+        self.layers = nn.ModuleList(
+            Convolution(self.width, self.width, kernel, dilation=d, groups=members) for d in dilations
+        )
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(width) if members == 1 else NormEach(width, members) for _ in dilations
+        )
         self.dropout = nn.Dropout(dropout)
-        self.width = width
         self.reach = (kernel - 1) // 2 * sum(dilations)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Memory:
-        """x ``(batch, time, width)``, lengths ``(batch,)``."""
+        """x ``(batch, time, members · width)``, lengths ``(batch,)``."""
         mask = masks.padding(lengths, x.shape[1])
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = x + self.dropout(F.relu(layer(norm(x), mask)))
             x = inside.changed(layer, "states", x)
             inside.note(layer, "states", x)
         return Memory(x, mask)
+
+
+class NormEach(nn.Module):
+    """`LayerNorm` of each of ``members`` parts of x ``(…, members · width)`` by itself, every number with its own gain and bias."""
+
+    def __init__(self, width: int, members: int):
+        super().__init__()
+        self.width = width
+        self.weight = nn.Parameter(torch.ones(members, width))
+        self.bias = nn.Parameter(torch.zeros(members, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.layer_norm(x.reshape(*x.shape[:-1], *self.weight.shape), (self.width,))
+        return (y * self.weight + self.bias).flatten(-2)
 
 
 class Listener(nn.Module):

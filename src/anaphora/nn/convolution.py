@@ -19,13 +19,23 @@ class Convolution(nn.Module):
     """y_t = b + Σ_i W_i x_{t + (i − c)·dilation} over ``kernel`` places around t.
 
     The window is centred (c = (kernel − 1)/2, kernel odd), or ``causal``: it ends at t (c = kernel − 1).
-    x ``(batch, time, inputs)`` gives y ``(batch, time, outputs)``.
+    x ``(batch, time, inputs)`` gives y ``(batch, time, outputs)``. With several ``groups`` inputs and outputs are cut into as many equal
+    parts, each part of the outputs reading its own part of the inputs and nothing else.
 
     >>> an.nn.Convolution(3, 4, kernel=3)(torch.zeros(2, 5, 3)).shape
     torch.Size([2, 5, 4])
     """
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, *, dilation: int = 1, causal: bool = False):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        dilation: int = 1,
+        causal: bool = False,
+        groups: int = 1,
+    ):
         super().__init__()
         if kernel < 1 or dilation < 1:
             raise ValueError(
@@ -35,8 +45,12 @@ class Convolution(nn.Module):
             raise ValueError(
                 f"a centred Convolution needs an odd kernel, not {kernel}: make it odd, or causal"
             )
-        self.kernel, self.dilation, self.causal = kernel, dilation, causal
-        self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel))
+        if inputs % groups or outputs % groups:
+            raise ValueError(
+                f"Convolution: {inputs} inputs and {outputs} outputs cannot be cut into {groups} groups"
+            )
+        self.kernel, self.dilation, self.causal, self.groups = kernel, dilation, causal, groups
+        self.weight = nn.Parameter(torch.empty(outputs, inputs // groups, kernel))
         self.bias = nn.Parameter(torch.empty(outputs))
         self.reset_parameters()
 
@@ -51,7 +65,8 @@ class Convolution(nn.Module):
         reach = (self.kernel - 1) * self.dilation
         sides = (reach, 0) if self.causal else (reach // 2, reach // 2)
         padded = F.pad(x.transpose(1, 2), sides)
-        return F.conv1d(padded, self.weight, self.bias, dilation=self.dilation).transpose(1, 2)
+        y = F.conv1d(padded, self.weight, self.bias, dilation=self.dilation, groups=self.groups)
+        return y.transpose(1, 2)
 
 
 class DilatedStack(nn.Module):

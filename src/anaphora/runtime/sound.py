@@ -14,6 +14,7 @@ from anaphora.data.audio.edges import edged
 from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
 from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.audio.usual import LEAST, Usual, levelled
+from anaphora.data.audio.warping import warp
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS, read_numbers
 from anaphora.errors import DataError
@@ -64,11 +65,14 @@ class Ear:
             self._points = 1 << (self._size - 1).bit_length()
             n = np.arange(self._size)
             self._window = 0.5 - 0.5 * np.cos(2 * math.pi * n / self._size)
-            self._filters = _mel_filters(rate, self._points, self._bins).astype(np.float32)
+            corners = _mel_corners(rate, self._bins)
+            self._centres = corners[1:-1]
+            self._filters = _mel_filters(rate, self._points, corners).astype(np.float32)
             self._transform = _cosines(self._bins, bins).astype(np.float32) if self._mfcc else None
 
-    def hear(self, source: Any, number: int) -> Frames:
-        """The frames of one input: a path, samples ``(n,)``, samples with their rate, or frames ``(time, width)``."""
+    def hear(self, source: Any, number: int, tract: float = 1.0) -> Frames:
+        """The frames of one input: a path, samples ``(n,)``, samples with their rate, or frames ``(time, width)``; of sound as if the
+        speaker's vocal tract were ``tract`` times as long."""
         name = f"recording {number}"
         if isinstance(source, str | Path):
             name = Path(source).name
@@ -78,23 +82,27 @@ class Ear:
             if Path(source).suffix.lower() not in AUDIO_ENDINGS:
                 raise DataError(f"{source} has an ending that is not read; give one of {known}.")
             wave, rate = read_audio(source)
-            return self._of_wave(wave, rate, name)
+            return self._of_wave(wave, rate, name, tract)
         rate = self.rate
         if isinstance(source, tuple):
             source, rate = source
         x = as_sequence(source, name)
         if np.ndim(source) == 1:
-            return self._of_wave(np.ascontiguousarray(x[:, 0]), int(rate), name)
+            return self._of_wave(np.ascontiguousarray(x[:, 0]), int(rate), name, tract)
         return self._checked(x, name, sound=False)
 
-    def _of_wave(self, wave: Frames, rate: int, name: str) -> Frames:
+    def _of_wave(self, wave: Frames, rate: int, name: str, tract: float) -> Frames:
         if self.kind == "audio" and rate != self.rate:
             raise DataError(
                 f"{name} has {rate} samples a second and the model hears {self.rate}; bring it to that rate first."
             )
-        return self._checked(
-            self._features(wave) if self.kind == "audio" else wave[:, None], name, sound=True
-        )
+        found = self._features(wave) if self.kind == "audio" else wave[:, None]
+        return self._checked(found if tract == 1 else self._warped(found, tract), name, sound=True)
+
+    def _warped(self, found: Frames, tract: float) -> Frames:
+        smooth = found if self._transform is None else found @ self._transform.T
+        warped: Frames = warp(smooth, tract, self._centres.tolist())
+        return warped if self._transform is None else warped @ self._transform
 
     def _checked(self, found: Frames, name: str, *, sound: bool) -> Frames:
         if sound != (self.kind == "audio"):
@@ -150,10 +158,15 @@ def normalised(x: Frames, how: str) -> Frames:
     return found
 
 
-def _mel_filters(rate: int, points: int, bins: int) -> NDArray[np.float64]:
-    """Λ of `LogMel`, ``(points/2 + 1, bins)``."""
+def _mel_corners(rate: int, bins: int) -> NDArray[np.float64]:
+    """The corners of the filters of `LogMel` in Hz, ``(bins + 2,)``."""
     ends = [2595 * math.log10(1 + frequency / 700) for frequency in (LOW, rate / 2)]
-    corners = 700 * (10 ** (np.linspace(ends[0], ends[1], bins + 2) / 2595) - 1)
+    corners: NDArray[np.float64] = 700 * (10 ** (np.linspace(ends[0], ends[1], bins + 2) / 2595) - 1)
+    return corners
+
+
+def _mel_filters(rate: int, points: int, corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Λ of `LogMel`, ``(points/2 + 1, bins)``."""
     frequencies = np.arange(points // 2 + 1)[:, None] * (rate / points)
     left, peak, right = corners[:-2], corners[1:-1], corners[2:]
     rising, falling = (frequencies - left) / (peak - left), (right - frequencies) / (right - peak)

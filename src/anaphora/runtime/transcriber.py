@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.audio.warping import tracts
 from anaphora.data.audio.windows import cut
 from anaphora.data.labelled_rows import in_order
 from anaphora.data.symbols import BOS, EOS
@@ -28,6 +29,7 @@ BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
 PLAIN = 8
 """Width of a beam unless set."""
+MOST_VOICES = 15
 
 
 class Transcriber:
@@ -47,6 +49,9 @@ class Transcriber:
             )
             self._prompted = _Prompted.of(facts.get("prompted"))
             self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
+            self._voices = int(facts.get("voices", 1))
+            if not 1 <= self._voices <= MOST_VOICES:
+                raise ValueError(f"{self._voices} voices are not heard")
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
         self._frames = Session(exported, threads=threads) if "model" in exported.graphs else None
@@ -83,11 +88,18 @@ class Transcriber:
             raise SettingsError([f"overlap = {overlap:g} must be less than window = {window:g}."])
         if isinstance(inputs, str | Path):
             raise DataError("predict takes a list of recordings: write [recording] for a single one.")
-        heard = [self.ear.hear(one, number) for number, one in enumerate(inputs, start=1)]
+        voices = tracts(self._voices)
+        heard = [
+            self.ear.hear(one, number, tract)
+            for number, one in enumerate(inputs, start=1)
+            for tract in voices
+        ]
         spans = (round(window / self.ear.hop), round(overlap / self.ear.hop))
         width = beam or max(PLAIN, n_best)
         if self._frames is not None:
-            found = [self._labels(log_probs, width, n_best) for log_probs in self._log_probs(heard, *spans)]
+            read = self._log_probs(heard, *spans)
+            wholes = [_mean(read[at : at + len(voices)]) for at in range(0, len(read), len(voices))]
+            found = [self._labels(log_probs, width, n_best) for log_probs in wholes]
         else:
             for number, x in enumerate(heard, start=1):
                 if len(cut(len(x), *spans, self._factor)) > 1:
@@ -121,7 +133,7 @@ class Transcriber:
             joined.append(np.concatenate(kept))
             if np.isnan(joined[-1]).any():
                 raise DataError(
-                    f"input {number}: the prediction is not a finite number; are its values far too large?"
+                    f"input {1 + (number - 1) // self._voices}: the prediction is not a finite number; are its values far too large?"
                 )
         return joined
 
@@ -169,6 +181,14 @@ class _Prompted:
     @classmethod
     def of(cls, facts: Any) -> _Prompted | None:
         return None if facts is None else cls(int(facts["places"]), [int(i) for i in facts["never_first"]])
+
+
+def _mean(log_probs: Sequence[Frames]) -> Frames:
+    """The logarithm of the mean probability of several ``(frames, symbols)``."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    found: Frames = (np.logaddexp.reduce(log_probs) - np.log(len(log_probs))).astype(np.float32)
+    return found
 
 
 def _padded(rows: Sequence[Frames]) -> tuple[Any, Any]:

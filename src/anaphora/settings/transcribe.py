@@ -66,11 +66,12 @@ class TranscribeOptions(SeveralOutputs, BadInput):
         2.0, allow_inf_nan=False, description="Added to the score for each of hot_words that is said."
     )
     voices: int = Field(
-        1,
-        ge=1,
+        0,
+        ge=0,
         le=15,
         description="A recording is heard as if so many speakers with vocal tracts up to 15 % shorter or longer had said it, and what "
-        "CTC thinks of them is averaged; log-mel and mfcc. It takes as many times as long, and helps with voices unlike those of training.",
+        "CTC thinks of them is averaged; log-mel and mfcc. It takes as many times as long, and helps with voices unlike those of training. "
+        "0 = 5 for mfcc-ctc, but for sound that is still arriving, else 1.",
     )
     window: float = Field(
         30.0,
@@ -154,6 +155,13 @@ class TranscriberSettings(
         ge=1,
         le=63,
         description="Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk.",
+    )
+    members: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and "
+        "what they think of each frame is averaged: fewer errors, and about as many times the time.",
     )
     chunk: int = Field(
         16,

@@ -860,6 +860,8 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Beside each frame the network reads how it changes over the five frames around it: 1 its slope, 2 also the slope of that. A frame then needs some that come later, so sound is not heard while it arrives. Default: 0."""
     kernel: int
     """Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
+    members: int
+    """So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and what they think of each frame is averaged: fewer errors, and about as many times the time. Default: 1."""
     chunk: int
     """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
     left: int

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.augment import SpecAugment, bend, warp
+from anaphora.data.audio.augment import SpecAugment
 from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item
@@ -20,6 +20,7 @@ from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
 from anaphora.data.audio.samples import Samples
 from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.variation import varied, varies_sound
+from anaphora.data.audio.warping import bend, warp
 from anaphora.data.features_own import OwnFeatures
 from anaphora.data.pooled import random_of
 from anaphora.errors import DataError

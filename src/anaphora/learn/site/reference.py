@@ -34,6 +34,7 @@ ROOMS = {
     "anaphora.data.audio.files": "Files of sound",
     "anaphora.data.audio.features": "Features of sound",
     "anaphora.data.audio.augment": "Augmentation of sound",
+    "anaphora.data.audio.warping": "Other speakers' frequencies",
     "anaphora.data.audio.rooms": "Rooms, microphones and pitch",
     "anaphora.data.corpora": "Embedded corpora",
     "anaphora.errors": "Errors",

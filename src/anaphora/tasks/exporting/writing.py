@@ -232,7 +232,7 @@ def sound_facts(m: Any) -> dict[str, Any]:
     sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
     sound["margin"] = margin_of(s)
     sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
-    found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight}
+    found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight, "voices": m.usual_voices}
     if s.model != "whisper":
         return found
     sound["most"] = s.max_tokens

@@ -19,7 +19,7 @@ from anaphora.models.classical.ngram import NGram
 from anaphora.models.classical.ngram.text import Words
 from anaphora.models.classifier import VectorInput
 from anaphora.models.conformer import ConformerEncoder
-from anaphora.models.ctc import CTCModel, FrameScores, JointModel
+from anaphora.models.ctc import CTCModel, FrameScores, JointModel, MemberScores
 from anaphora.models.decoders import BahdanauDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.frontend import ConvolvedFrames, DenseFrames, Framed
@@ -59,13 +59,21 @@ def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) ->
         return _whisper(s, features, symbols)
     encoder = _listener(s, features)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
-        return CTCModel(encoder, FrameScores(encoder.width, symbols, dropout=s.dropout, prior=s.label_prior))
+        return CTCModel(encoder, _frame_scores(s, encoder, symbols))
     if s.model == "transducer":
         return _transducer(s, encoder, symbols)
     decoder = _decoder(s, encoder, symbols)
     if s.model == "joint":
         return JointModel(encoder, decoder, FrameScores(encoder.width, symbols, dropout=s.dropout))
     return Seq2Seq(encoder, decoder)
+
+
+def _frame_scores(s: TranscriberSettings, encoder: Listener, symbols: int) -> FrameScores:
+    """Of each of the networks side by side, where there are several; an encoder of the user's own is one."""
+    chosen: dict[str, Any] = {"dropout": s.dropout, "prior": s.label_prior}
+    if s.members == 1 or s.encoder != "auto":
+        return FrameScores(encoder.width, symbols, **chosen)
+    return MemberScores(encoder.width // s.members, symbols, s.members, **chosen)
 
 
 def _listener(s: TranscriberSettings, features: int) -> Listener:
@@ -75,10 +83,12 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     read = (network.width if network else features) * (1 + s.differences)
     margin = margin_of(s) // s.subsample
     if s.model in ("conv-ctc", "mfcc-ctc", "transformer-ctc") and s.encoder == "auto":
-        halved = Subsampling(read, s.hidden, s.subsample)
+        halved = Subsampling(read, s.hidden, s.subsample, members=s.members)
         front = _front(s, network, halved)
         if s.model != "transformer-ctc":
-            convolved = ConvolutionListener(s.hidden, s.kernel, s.layers, dropout=s.dropout)
+            convolved = ConvolutionListener(
+                s.hidden, s.kernel, s.layers, dropout=s.dropout, members=s.members
+            )
             return Listener(front, convolved, margin=margin)
         places = -(-s.max_tokens // s.subsample)
         body = transformer_encoder(s, VectorInput(s.hidden, s.hidden), places=places)

@@ -23,6 +23,7 @@ from anaphora.data.audio.recordings_readers import (
     reopen_training_recordings,
 )
 from anaphora.data.audio.usual import Usual
+from anaphora.data.audio.warping import tracts
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
@@ -62,6 +63,8 @@ from anaphora.training.seeding import seed_everything
 from anaphora.training.weights import snapshot
 
 FORMAT = 1
+VOICES = 5
+"""As how many voices the preset for few speakers hears a recording."""
 MOST_WORDS = 200_000
 """Words of the training transcripts that a run remembers as its lexicon, the commonest ones."""
 
@@ -424,7 +427,13 @@ class Transcriber(Estimator):
             raise SettingsError([f"voices = {voices} needs a model of log-mel or mfcc; leave it out."])
         if not isinstance(self.model_, CTCModel):
             raise SettingsError([f"voices = {voices} needs a preset with CTC; leave it out."])
-        return [self.ear_.hear(item, float(tract)) for tract in np.linspace(0.85, 1.15, voices)]
+        return [self.ear_.hear(item, tract) for tract in tracts(voices)]
+
+    @property
+    def usual_voices(self) -> int:
+        """As how many voices recordings are heard where ``voices`` does not say it."""
+        able = isinstance(self.ear_.features, LogMel) and isinstance(self.model_, CTCModel)
+        return VOICES if able and self.settings_.model == "mfcc-ctc" else 1
 
     def _hear(self, x: Any, number: int = 1, voices: int = 1) -> Any:
         """See `_voiced`."""
@@ -459,4 +468,5 @@ class Transcriber(Estimator):
     def _options(self, given: Mapping[str, Any]) -> TranscribeOptions:
         self._check_trained()
         asked = {key: value for key, value in given.items() if value is not None}
-        return build(TranscribeOptions, asked, owner="predict")
+        found = build(TranscribeOptions, asked, owner="predict")
+        return found if found.voices else found.model_copy(update={"voices": self.usual_voices})

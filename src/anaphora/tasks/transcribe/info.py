@@ -81,9 +81,9 @@ _PRESETS = (
     ),
     Preset(
         "mfcc-ctc",
-        "conv-ctc for speech of few speakers: cepstra, which leave the pitch out, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "layers": 6},
-        (*_ALWAYS, "consistency", "label_prior", "kernel"),
+        "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra, varied as if others spoke through other microphones.",
+        {**_TRAINED, **_FEW_VOICES, "layers": 6, "hidden": 192, "members": 4},
+        (*_ALWAYS, "consistency", "label_prior", "kernel", "members"),
     ),
     Preset(
         "lstm-ctc",
@@ -101,7 +101,7 @@ _PRESETS = (
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        (*_ALWAYS, "consistency", "label_prior", "kernel"),
+        (*_ALWAYS, "consistency", "label_prior", "kernel", "members"),
     ),
     Preset(
         "transformer-ctc",

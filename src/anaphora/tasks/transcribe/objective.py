@@ -112,7 +112,8 @@ class TranscriptionObjective:
             scores, frames = model(x, lengths)
             total = frame_loss(model.frames, scores, frames, batch.targets)
             if batch.copies > 1 and len(batch):
-                total = total + self.settings.consistency * disagreement(scores, frames)
+                members = len(scores) // len(batch.targets)
+                total = total + self.settings.consistency * disagreement(scores, frames) / members
             return LossSum(total, batch.symbols)
         if isinstance(model, TransducerModel):
             return LossSum(self._of_alignments(model, x, lengths, batch.targets), batch.symbols)
@@ -206,16 +207,17 @@ def frame_loss(
     frames: nn.Module, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
 ) -> Tensor:
     """Summed CTC loss of the scores ``(batch, time, symbols)`` that ``frames`` gave, of which ``lengths`` ``(batch,)`` are real. A target
-    that its frames cannot spell adds nothing.
+    that its frames cannot spell adds nothing. Where several networks gave scores, ``(members · batch, time, symbols)``, it is their mean.
 
     With a prior, while training, it is the loss that `FrameScores` describes, and what it counts is counted on.
     """
-    rows = [list(row) for row in targets]
+    members = max(1, len(scores) // max(1, len(targets)))
+    rows = [list(row) for row in targets] * members
     asked: dict[str, Any] = {"reduction": "sum", "impossible": "zero"}
     if not (
         isinstance(frames, FrameScores) and frames.prior and frames.training
     ):  # a model of your own has scores of its own
-        return ctc_loss(scores.float(), rows, lengths, **asked)
+        return ctc_loss(scores.float(), rows, lengths, **asked) / members
     log_p = log_probabilities(scores)
     frames.count(log_p.detach(), lengths)
-    return ctc_loss(frames.weighed(log_p), rows, lengths, normalized=True, **asked)
+    return ctc_loss(frames.weighed(log_p), rows, lengths, normalized=True, **asked) / members

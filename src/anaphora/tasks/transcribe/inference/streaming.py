@@ -149,8 +149,10 @@ def open_hearing(
         if search.own is None and (search.lexicon is None or isinstance(estimator.model_, CTCModel)):
             return HearingAsItArrives(estimator, rate, search, endpoint=endpoint)
 
+    asked = {**options, "voices": options.get("voices") or 1}  # each second all is heard again
+
     def words(samples: Samples) -> list[Word]:
-        (found,) = estimator.transcribe([(samples, rate)], **options)
+        (found,) = estimator.transcribe([(samples, rate)], **asked)
         return list(found[0].words)
 
     with torch.no_grad():
