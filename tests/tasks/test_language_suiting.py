@@ -83,6 +83,40 @@ def test_words_are_learned_with_weight_decay_which_sgd_would_multiply_by_its_lr(
     assert given.weight_decay == 1e-5
 
 
+@pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("lines", [False, True])
+def test_of_few_words_more_is_dropped(monkeypatch, model, lines):
+    monkeypatch.setattr(language, "LITTLE", 500)
+    settings, said = suited(model=model, tokens="word", lines=lines, device="cpu")
+    assert (settings.dropout, settings.input_dropout, settings.output_dropout) == (0.4, 0.4, 0.4)
+    assert said == ["assumed, for 800 training words: dropout=0.4, input_dropout=0.4, output_dropout=0.4"]
+    given, said = suited(model=model, tokens="word", dropout=0.0, input_dropout=0.0, device="cpu")
+    assert (given.dropout, given.input_dropout, given.output_dropout) == (0.0, 0.0, 0.4)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tokens": "char"},
+        {"text": LINE * 60},
+        {"hidden": 64},
+        {"model": "transformer"},
+        {"model": "ngram"},
+    ],
+    ids=str,
+)
+def test_else_nothing_more_is_dropped(monkeypatch, given):
+    monkeypatch.setattr(language, "LITTLE", 500)
+    assert not suited(**{"tokens": "word", **given})[1]
+
+
+def test_of_many_words_a_small_network_drops_little(monkeypatch):
+    monkeypatch.setattr(language, "LITTLE", 100)
+    monkeypatch.setattr(language, "MUCH", 700)
+    settings, said = suited(tokens="word", device="cpu")
+    assert (settings.dropout, settings.input_dropout, said) == (0.1, 0.0, [])
+
+
 def test_words_of_a_long_text_are_estimated(monkeypatch):
     m = an.LanguageModel(tokens="word")
     train, _ = m._open([LINE * 400], [LINE], spill=None)

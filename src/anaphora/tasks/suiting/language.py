@@ -14,25 +14,31 @@ if TYPE_CHECKING:
 
 MUCH = 500_000
 """Symbols from which on a GPU trains a large LSTM in minutes that is better than a small one."""
+LITTLE = 20_000
+"""Words of which a training is an example rather than a model of a language."""
 LOOK = 1_000_000
 """Characters of which the words are counted."""
+FEW_WORDS = {"dropout": 0.4, "input_dropout": 0.4, "output_dropout": 0.4}
+"""What keeps a small network from learning fewer than `MUCH` words by heart, which it reads ten times and more."""
 _SIZES = ("cell", "layers", "hidden", "embedding")
+_RECURRENT = ("rnn", "lstm", "gru")
 
 
 def suit_text(m: LanguageModel, data: Text) -> None:
-    """Give ``lstm`` the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU.
+    """Give a recurrent network what suits the amount of its text; a user who sets a size has a network of their own in mind.
 
-    On a CPU that would take hours, and of little text a large network learns no more than a small one. A user who sets a size has a network
-    of their own in mind: nothing else is then assumed.
+    - ``lstm`` has the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU. On a CPU that would take
+      hours, and of little text a large network learns no more than a small one.
+    - Few words are learned by heart within three passes: more of the network is then dropped, so that it goes on learning.
     """
     s = m.settings_
-    if s.model != "lstm" or s.lines or any(key in m._given for key in _SIZES):
-        return
-    if choose_device(s.device).type != "cuda":
+    if s.model not in _RECURRENT or any(key in m._given for key in _SIZES):
         return
     letters = s.tokens == "char" and s.tokenizer == "auto"
     symbols = data.characters if letters else _words(data)
-    if symbols < MUCH:
+    if not letters and LITTLE <= symbols < MUCH:
+        assume(m, FEW_WORDS, f"{symbols:,} training words")
+    if s.model != "lstm" or s.lines or symbols < MUCH or choose_device(s.device).type != "cuda":
         return
     follows = LanguageSettings.implied(m._given)  # such as the lr of the optimizer that was given
     tokens, what = ("char", "characters") if letters else ("word", "words")
