@@ -8,14 +8,15 @@ import anaphora as an
 from anaphora.data.sources import report
 from anaphora.tasks.suiting import tag
 
-SENTENCE = (["we", "saw", "Teddy"], ["O", "O", "B"])
+SENTENCE = (["we", "saw", "Teddy"], ["PRON", "VERB", "NAME"])
+NAMED = (["we", "saw", "Teddy"], ["O", "O", "B-PER"])
 
 
-def suited(sentences=600, **given):
+def suited(sentences=600, row=SENTENCE, **given):
     """The settings after the data have been seen, and what was reported."""
     m, said = an.Tagger(**given), []
     with report.reported(said.append):
-        rows = [SENTENCE] * sentences
+        rows = [row] * sentences
         train, _ = m._open(rows, rows[:5], spill=None)
         m._learn(train)
     return m.settings_, [line for line in said if line.startswith("assumed")]
@@ -30,6 +31,12 @@ def test_some_hundred_sentences_are_read_more_often_and_dropped_more():
         4000,
     )
     assert said == ["assumed, for 1,800 training words: dropout=0.5, epochs=32, max_steps=4000"]
+
+
+def test_names_are_not_read_more_often():
+    settings, said = suited(row=NAMED)
+    assert (settings.dropout, settings.epochs, settings.max_steps) == (0.5, 16.0, 2000)
+    assert said == ["assumed, for 1,800 training words: dropout=0.5"]
 
 
 def test_many_words_have_a_wider_network(monkeypatch):
