@@ -83,6 +83,60 @@ def test_words_are_learned_with_weight_decay_which_sgd_would_multiply_by_its_lr(
     assert given.weight_decay == 1e-5
 
 
+@pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("lines", [False, True])
+def test_of_few_words_more_is_dropped(monkeypatch, model, lines):
+    monkeypatch.setattr(language, "LITTLE", 500)
+    settings, said = suited(model=model, tokens="word", lines=lines, device="cpu")
+    assert (settings.input_dropout, settings.output_dropout) == (0.4, 0.4)
+    assert said == ["assumed, for 800 training words: input_dropout=0.4, output_dropout=0.4"]
+    given, said = suited(model=model, tokens="word", input_dropout=0.0, device="cpu")
+    assert (given.input_dropout, given.output_dropout) == (0.0, 0.4)
+    letters, said = suited(model=model, lines=lines, device="cpu")
+    assert (letters.input_dropout, letters.output_dropout) == (0.1, 0.3)
+    assert said == ["assumed, for 4,200 training characters: input_dropout=0.1, output_dropout=0.3"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tokens": "char", "text": LINE * 10},
+        {"text": LINE * 60},
+        {"hidden": 64},
+        {"model": "transformer"},
+        {"model": "ngram"},
+    ],
+    ids=str,
+)
+def test_else_nothing_more_is_dropped(monkeypatch, given):
+    monkeypatch.setattr(language, "LITTLE", 500)
+    assert not suited(**{"tokens": "word", **given})[1]
+
+
+def test_dropout_between_layers_of_one_layer_is_warned_of():
+    """It changes nothing: the loss of a training with it is that of one without."""
+    assert not suited(hidden=8)[1]
+    assert not suited(hidden=8, layers=2, dropout=0.3)[1]
+    (said,) = suited(hidden=8, dropout=0.3)[1]
+    assert said.startswith("warning: dropout = 0.3 acts between layers, and there is one")
+    losses = [
+        an.LanguageModel(hidden=8, embedding=4, steps=3, dropout=dropout, device="cpu")
+        .fit([LINE * 20], verbose=False)
+        .result_.metrics["loss"]
+        for dropout in (0.0, 0.5)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_of_many_words_a_small_network_drops_little(monkeypatch):
+    monkeypatch.setattr(language, "LITTLE", 100)
+    monkeypatch.setattr(language, "MUCH", 700)
+    monkeypatch.setattr(language, "LETTERS", 4000)
+    for tokens in ("word", "char"):
+        settings, said = suited(tokens=tokens, device="cpu")
+        assert (settings.input_dropout, settings.output_dropout, said) == (0.0, 0.0, [])
+
+
 def test_words_of_a_long_text_are_estimated(monkeypatch):
     m = an.LanguageModel(tokens="word")
     train, _ = m._open([LINE * 400], [LINE], spill=None)

@@ -814,7 +814,7 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     transpose: int
     """Move each piece of a piano roll up or down by at most so many keys at random while training: the same music in other keys. Needs output = binary and the 88 keys as columns; 0 = never, -1 = 2 for piano rolls, else 0. Default: -1."""
     normalize: Literal["none", "last", "window"]
-    """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Helps where the level wanders. Default: 'none'."""
+    """What is taken out of each window of the targets and put back into its forecasts: nothing, its last value, or its mean and deviation. Networks take out the last value where the level of the training series wanders, unless you say otherwise. Default: 'none'."""
     apart: bool
     """Forecast each target from its own history with one shared network, instead of all from all. Default: False."""
     patch: int

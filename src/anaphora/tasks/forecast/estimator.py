@@ -49,6 +49,8 @@ from anaphora.tasks.learning import TARGET, aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.own import own_model
 from anaphora.tasks.registry import resolve
+from anaphora.tasks.suiting.forecast import suit_level
+from anaphora.tasks.suiting.naive import rival_of
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -134,6 +136,7 @@ class Forecaster(Estimator):
         self.columns_ = Columns.learn(
             data, targets=s.names("targets"), known=s.names("known"), output=s.output, period=s.period
         )
+        suit_level(self, data)
         if not s.horizon and not self.columns_.others:
             raise DataError(
                 "horizon = 0 tells targets from the other columns, but there are none: name some of them in targets."
@@ -206,6 +209,9 @@ class Forecaster(Estimator):
             yield KalmanForecaster.fit(
                 series, columns, structure=structure, states=s.states, iterations=s.iterations
             )
+
+    def _advice(self, run: Path) -> str:
+        return str(rival_of(self, run) or "")
 
     def _weights(self) -> dict[str, Tensor]:
         if not isinstance(self.model_, Ancestor):

@@ -90,7 +90,8 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     normalize: Literal["none", "last", "window"] = Field(
         "none",
         description="What is taken out of each window of the targets and put back into its forecasts: nothing, its last "
-        "value, or its mean and deviation. Helps where the level wanders.",
+        "value, or its mean and deviation. Networks take out the last value where the level of the training series wanders, "
+        "unless you say otherwise.",
     )
     apart: bool = Field(
         False,

@@ -84,6 +84,18 @@ def score_windows(model: Any, windows: Windows, errors: Floats, loss: str) -> di
     return _told(counted, windows)
 
 
+def naive_mse(model: Any, windows: Windows, chosen: Sequence[int]) -> tuple[float, dict[str, float]]:
+    """The mse of ``model`` on the ``chosen`` windows, and that of persistence and, where there is a season, of its repetition."""
+    own, last, season = Tally(), Tally(), Tally()
+    for out, batch in outputs(model, windows, chosen):
+        truth = batch.y.reshape(-1, *batch.y.shape[2:]).astype(np.float64)
+        own.add(point(out, windows.columns.output).reshape(truth.shape), truth)
+        for tally, forecast in zip((last, season), _naive(windows, batch), strict=True):
+            tally.add(forecast, truth)
+    naive = {"persistence": last.mse()} | ({"seasonal": season.mse()} if windows.columns.period > 1 else {})
+    return own.mse(), naive
+
+
 def _naive(windows: Windows, batch: WindowBatch) -> tuple[Floats, Floats]:
     """(places, H, targets): the last value, and the last season, standardised."""
     ahead, period = np.arange(windows.horizon), windows.columns.period

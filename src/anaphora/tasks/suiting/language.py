@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anaphora.data.sources.report import say
 from anaphora.settings.language import LanguageSettings, large_lstm, large_lstm_budget
 from anaphora.tasks.suiting.sizing import assume
 from anaphora.training.precision import choose_device
@@ -14,28 +15,50 @@ if TYPE_CHECKING:
 
 MUCH = 500_000
 """Symbols from which on a GPU trains a large LSTM in minutes that is better than a small one."""
+LITTLE = 20_000
+"""Symbols of which a training is an example rather than a model of a language."""
 LOOK = 1_000_000
 """Characters of which the words are counted."""
+FEW_WORDS = {"input_dropout": 0.4, "output_dropout": 0.4}
+"""What keeps a small network of one layer from learning fewer than `MUCH` words by heart, which it reads ten times and more."""
+FEW_LETTERS = {"input_dropout": 0.1, "output_dropout": 0.3}
+"""The same for fewer than `LETTERS` characters, read twenty times."""
+LETTERS = 200_000
 _SIZES = ("cell", "layers", "hidden", "embedding")
+_RECURRENT = ("rnn", "lstm", "gru")
+_PLAIN = ("elman", "lstm", "gru")
 
 
 def suit_text(m: LanguageModel, data: Text) -> None:
-    """Give ``lstm`` the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU.
+    """Give a recurrent network what suits the amount of its text; a user who sets a size has a network of their own in mind.
 
-    On a CPU that would take hours, and of little text a large network learns no more than a small one. A user who sets a size has a network
-    of their own in mind: nothing else is then assumed.
+    - ``lstm`` has the sizes, dropout and budget of ``awd-lstm`` where it learns from much running text on a GPU. On a CPU that would take
+      hours, and of little text a large network learns no more than a small one.
+    - Few words are learned by heart within three passes: more of the network is then dropped, so that it goes on learning.
+
+    Dropout between layers has no effect where there is one layer, which is said if the user asks for it.
     """
     s = m.settings_
-    if s.model != "lstm" or s.lines or any(key in m._given for key in _SIZES):
-        return
-    if choose_device(s.device).type != "cuda":
+    if (
+        s.layers == 1
+        and s.cell in _PLAIN
+        and s.model in (*_RECURRENT, "awd-lstm")
+        and m._given.get("dropout")
+    ):
+        say(
+            f"warning: dropout = {s.dropout:g} acts between layers, and there is one: it has no effect. "
+            "Set input_dropout and output_dropout, or more layers"
+        )
+    if s.model not in _RECURRENT or any(key in m._given for key in _SIZES):
         return
     letters = s.tokens == "char" and s.tokenizer == "auto"
     symbols = data.characters if letters else _words(data)
-    if symbols < MUCH:
+    tokens, what = ("char", "characters") if letters else ("word", "words")
+    if LITTLE <= symbols < (LETTERS if letters else MUCH):
+        assume(m, FEW_LETTERS if letters else FEW_WORDS, f"{symbols:,} training {what}")
+    if s.model != "lstm" or s.lines or symbols < MUCH or choose_device(s.device).type != "cuda":
         return
     follows = LanguageSettings.implied(m._given)  # such as the lr of the optimizer that was given
-    tokens, what = ("char", "characters") if letters else ("word", "words")
     budget = {} if "steps" in m._given else large_lstm_budget(tokens)
     chosen = {key: value for key, value in (large_lstm(tokens) | budget).items() if key not in follows}
     assume(m, chosen, f"{symbols:,} training {what} on a GPU")

@@ -119,7 +119,7 @@ class Tagger(Estimator):
             return
         spoken = [words for words, _ in sentences]
         if not s.init:
-            suit_sentences(self, data.describe(), spoken)
+            suit_sentences(self, data.describe(), spoken, spans=scheme != "none")
         given = adopt_words(self, spoken)
         s = self.settings_
         self.tokenizer_ = given.tokenizer or learn_words(

@@ -1,0 +1,59 @@
+"""Defaults of a forecaster that depend on its series: whether their level wanders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anaphora.tasks.suiting.sizing import assume, embedded
+
+if TYPE_CHECKING:
+    from anaphora.data.series import SeriesData
+    from anaphora.data.series_scale import Columns
+    from anaphora.tasks.forecast.estimator import Forecaster
+
+WANDERS = 0.15
+"""Share of the variance between parts from which a level wanders: 0.38 and more in series of which a network forecasts the differences
+from the last value better, 0.08 and less in those where it does not."""
+PARTS = 10
+FEWEST = 4
+
+
+def suit_level(m: Forecaster, data: SeriesData) -> None:
+    """Let a network forecast differences from the last value where the level of the targets wanders.
+
+    The dev and test parts of such a series lie at levels that training has seldom or never seen, and a network does not extrapolate. Where the
+    level stays, its mean is the better reference, and nothing is changed. Only numbers that are forecast from a window of fixed length
+    have such a reference; embedded corpora are left alone.
+    """
+    s = m.settings_
+    if s.output != "continuous" or not s.window or not s.horizon or s.neighbours > 0:
+        return
+    if embedded(data.facts):
+        return
+    share = wandering(data, m.columns_, s.window)
+    if share >= WANDERS:
+        assume(
+            m,
+            {"normalize": "last"},
+            f"series whose level wanders ({share:.0%} of the variance lies between parts)",
+        )
+
+
+def wandering(data: SeriesData, columns: Columns, window: int) -> float:
+    """The share of the targets' variance that lies between consecutive parts of the series: mean over targets of mean(part mean²), standardised.
+
+    Each series has ten parts, fewer if they would be shorter than a window, but at least four.
+    """
+    places = columns.places(columns.targets)
+    means, sizes = [], []
+    for one in data.series:
+        values = columns.standardised(one.values)[:, places]
+        count = max(FEWEST, min(PARTS, len(values) // window))
+        for part in np.array_split(values, min(count, max(1, len(values)))):
+            real = ~np.isnan(part)
+            sizes.append(real.sum(axis=0))
+            means.append(np.where(real, part, 0.0).sum(axis=0) / np.maximum(1, real.sum(axis=0)))
+    weights, squares = np.array(sizes, dtype=np.float64), np.array(means) ** 2  # (parts, targets)
+    return float(((squares * weights).sum(axis=0) / np.maximum(1.0, weights.sum(axis=0))).mean())

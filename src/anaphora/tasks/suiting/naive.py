@@ -1,0 +1,65 @@
+"""Forecasts that learn nothing, or little, beside a trained network: on the same dev data, so that a network which is no better is not mistaken for one that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anaphora.tasks.config import read_config
+from anaphora.tasks.forecast.metrics import naive_mse
+from anaphora.tasks.suiting.sizing import embedded
+from anaphora.training.run import RunFolder
+
+if TYPE_CHECKING:
+    from anaphora.tasks.forecast.estimator import Forecaster
+
+MOST_VALUES = 1_000_000
+"""Values of the training series up to which a vector autoregression is fitted in seconds."""
+MOST_COLUMNS = 30
+CLEARLY = 0.95
+"""A simple forecast is better if its mse is less than this share of the network's: dev windows overlap, and are often few."""
+WAYS = {
+    "persistence": "repeating the last value",
+    "seasonal": "repeating the last season",
+    "var": "the preset var, fitted in seconds,",
+}
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The best simple forecast, one of `WAYS`, and its mse on the dev windows on which the run has ``value``."""
+
+    name: str
+    mse: float
+    value: float
+
+    def __str__(self) -> str:
+        choice = "the better choice" if self.name == "var" else "better; try --model linear or --model var"
+        return f"{WAYS[self.name]} has mse {self.mse:.4g} on the same dev data, where this run has {self.value:.4g}: for these data it is {choice}"
+
+
+def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
+    """The best simple forecast of the dev data of ``run``, which ``m`` has just been trained in, where it is better than ``m``; else None.
+
+    Only networks that forecast numbers are compared, by mse on the dev windows of training.
+    """
+    from anaphora.tasks.forecast.estimator import Forecaster
+
+    s = m.settings_
+    if m._direct or s.output != "continuous" or not s.horizon or not s.window:
+        return None
+    folder = RunFolder(run)
+    data, dev = m._reopen(folder, read_config(folder.path))
+    if embedded(data.facts):  # generated to show what networks can do
+        return None
+    windows = m._windows(dev)
+    own, found = naive_mse(m.model_, windows, windows.spread(s.valid_examples))
+    values = sum(one.values.size for one in data.series)
+    if values <= MOST_VALUES and len(data.columns) <= MOST_COLUMNS and s.model != "linear":
+        shared = ("window", "horizon", "targets", "known", "period", "valid_examples")
+        other = Forecaster.again({"model": "var", **{key: getattr(s, key) for key in shared}})
+        other._learn(data)
+        found["var"] = other._solve(data, dev, None)["mse"]
+    name = min(found, key=lambda key: found[key])
+    return Rival(name, found[name], own) if found[name] < CLEARLY * own else None

@@ -1,0 +1,105 @@
+"""What a forecaster assumes of its series, and what `train` says when a simple forecast is better."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import anaphora as an
+from anaphora.data.series_readers import open_training_series
+from anaphora.data.series_scale import Columns
+from anaphora.data.sources import report
+from anaphora.tasks.suiting import naive
+from anaphora.tasks.suiting.forecast import wandering
+
+STEPS = np.arange(400.0)
+STILL = np.sin(STEPS / 3)
+RISING = STEPS / 40 + STILL
+
+
+def suited(values, **given):
+    """The settings after the series have been seen, and what was reported."""
+    m, said = an.Forecaster(**{"window": 20, "horizon": 5, **given}), []
+    with report.reported(said.append):
+        m._learn(m._open(values, None, spill=None)[0])
+    return m.settings_, said
+
+
+@pytest.mark.parametrize("model", ["lstm", "mlp", "conv", "transformer"])
+def test_networks_forecast_differences_where_the_level_wanders(model):
+    settings, said = suited({"y": RISING}, model=model)
+    assert settings.normalize == "last"
+    assert len(said) == 1
+    assert said[0].startswith("assumed, for series whose level wanders (9")
+    assert said[0].endswith("normalize=last")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"values": {"y": STILL}},
+        {"normalize": "none"},
+        {"normalize": "window"},
+        {"window": 0, "values": [RISING, RISING]},
+        {"model": "var"},
+        {"output": "count", "values": {"y": np.floor(STEPS / 10)}},
+    ],
+    ids=["still", "given", "otherwise", "whole", "direct", "counts"],
+)
+def test_else_the_level_stays(given):
+    values = given.get("values", {"y": RISING})
+    settings, said = suited(values, **{key: value for key, value in given.items() if key != "values"})
+    assert settings.normalize == given.get("normalize", "none")
+    assert not said
+
+
+def test_an_aligned_forecaster_has_no_last_value():
+    settings, said = suited({"x": RISING, "y": RISING}, horizon=0, targets="y")
+    assert (settings.normalize, said) == ("none", [])
+
+
+def shares(series, window=4):
+    train, _ = open_training_series(series, series, least=1, whole=False, holdout=0.1, spill=None)
+    return wandering(train, Columns.learn(train, targets=(), known=(), output="continuous", period=1), window)
+
+
+def test_the_share_of_the_variance_between_parts():
+    """Four parts of which two lie at −1 and two at 1; and the same values in another order."""
+    assert shares({"y": np.repeat([-1.0, -1.0, 1.0, 1.0], 4)}) == pytest.approx(1.0)
+    assert shares({"y": np.tile([-1.0, 1.0], 8)}) == pytest.approx(0.0)
+    gaps = np.repeat([-1.0, -1.0, 1.0, 1.0], 4)
+    gaps[[1, 9]] = np.nan
+    assert shares({"y": gaps}) == pytest.approx(1.0)
+
+
+def trained(tmp_path, values, **given):
+    sizes = {"model": "lstm", "window": 20, "horizon": 5, "hidden": 4, "steps": 2, "valid_every": 2}
+    m = an.Forecaster(**{**sizes, **given}).fit(values, out=tmp_path / "run", verbose=False)
+    return m, naive.rival_of(m, tmp_path / "run")
+
+
+def test_a_simple_forecast_that_is_better_is_named(tmp_path):
+    m, found = trained(tmp_path, {"y": RISING}, normalize="none")
+    assert found is not None
+    assert found.value == pytest.approx(m.result_.metrics["mse"])
+    assert found.name == "var"
+    assert found.mse < 0.1 * found.value
+    assert "--model" not in str(found)
+    assert m._advice(tmp_path / "run") == str(found)
+    assert str(naive.Rival("seasonal", 0.5, 1.0)).startswith(
+        "repeating the last season has mse 0.5 on the same dev data, where this run has 1:"
+    )
+
+
+@pytest.mark.parametrize("given", [{"model": "var"}, {"window": 0}, {"horizon": 0, "targets": "y"}], ids=str)
+def test_what_cannot_be_compared_is_not(tmp_path, given):
+    columns = {"x": STILL, "y": RISING} if "targets" in given else [RISING, RISING]
+    small = {"hidden": 4, "steps": 2} if "model" not in given else {}
+    base = {"window": 20, "horizon": 5, **small, **given}
+    m = an.Forecaster(**base).fit(columns, out=tmp_path / "run", verbose=False)
+    assert naive.rival_of(m, tmp_path / "run") is None
+
+
+def test_a_rival_that_is_hardly_better_is_not_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(naive, "CLEARLY", 0.0)
+    assert trained(tmp_path, {"y": RISING}, normalize="none")[1] is None
