@@ -155,7 +155,7 @@ def test_taggers_of_many_words_are_wider_and_examples_are_left_alone():
         found[count] = (s.hidden, s.dropout, s.epochs, steps, s.batch_tokens, bool(said))
     assert found == {
         100: (128, 0.4, 16, 1000, 1024, False),
-        600: (128, 0.5, 16, 1000, 1024, True),
+        600: (128, 0.5, 32, 1000, 1024, True),
         1300: (200, 0.5, 20, 2000, 2048, True),
     }
     m = an.Tagger("bilstm", characters="none", hidden=7, epochs=2)
