@@ -24,7 +24,7 @@ _WARPS = 8
 def _kernel(part: str, threads: int) -> Kernel:
     here = Path(__file__).parent
     files = (here.parent / "gpu" / "rows.cu", here / "common.cu", here / f"{part}.cu")
-    return Kernel("".join(file.read_text() for file in files), f"ctc_{part}", threads=threads)
+    return Kernel("".join(file.read_text(encoding="utf-8") for file in files), f"ctc_{part}", threads=threads)
 
 
 _frames, _gradient = _kernel("frames", 32 * _WARPS), _kernel("gradient", 32 * _WARPS)
