@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from persistent_emulated import COMPILER
+from losses_by_fibres import DEVICES, with_gradient
 from test_gpu_operations import run_by_fibres
 from torch import Tensor
 
@@ -18,10 +19,7 @@ from anaphora.kernels.transducer import loss_gpu
 from anaphora.search import transducer_loss
 from anaphora.search.transducer import _fused, _loss
 
-DEVICES = [
-    pytest.param("cpu", marks=pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")),
-    pytest.param("cuda", marks=pytest.mark.cuda),
-]
+results = partial(with_gradient, transducer_loss)
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +34,6 @@ def device(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, folder, *given))
         monkeypatch.setattr(_fused, "serves", lambda *_: True)
     return request.param
-
-
-def results(logits: Tensor, *given: Any, **options: Any) -> tuple[Tensor, Tensor]:
-    """Loss and gradient, whatever the reduction."""
-    z = logits.detach().clone().requires_grad_()
-    loss = transducer_loss(z, *given, **options)
-    weights = torch.arange(1.0, 1 + loss.numel(), device=z.device, dtype=loss.dtype)
-    (gradient,) = torch.autograd.grad((loss.flatten() * weights).sum(), z)
-    return loss.detach().cpu(), gradient.cpu()
 
 
 def by_torch(
