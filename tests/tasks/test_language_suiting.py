@@ -19,6 +19,7 @@ def on_a_gpu(monkeypatch):
         language, "choose_device", lambda name: torch.device("cuda" if name == "auto" else name)
     )
     monkeypatch.setattr(language, "MUCH", 500)
+    monkeypatch.setattr(language, "LITTLE", 500)
 
 
 def suited(text=LINE * 100, **given):
@@ -32,8 +33,8 @@ def suited(text=LINE * 100, **given):
 
 def test_much_text_on_a_gpu_gets_the_large_recipe(on_a_gpu):
     words, said = suited(tokens="word")
-    large = an.LanguageModel("awd-lstm", tokens="word").settings_
-    wanted = large_lstm("word") | large_lstm_budget("word")
+    large, _ = suited(model="awd-lstm", tokens="word")
+    wanted = large_lstm("word") | large_lstm_budget("word") | language.FIRM
     assert {key: getattr(words, key) for key in wanted} == wanted
     assert large.model_copy(update={"model": "lstm"}) == words
     assert len(said) == 1
@@ -72,7 +73,7 @@ def test_what_was_given_stays_and_what_follows_from_it(on_a_gpu):
 
 def test_words_are_learned_with_weight_decay_which_sgd_would_multiply_by_its_lr(on_a_gpu):
     by_adam, _ = suited(tokens="word")
-    assert (by_adam.optimizer, by_adam.weight_decay, by_adam.schedule) == ("adamw", 0.1, "one-cycle")
+    assert (by_adam.optimizer, by_adam.weight_decay, by_adam.schedule) == ("adamw", 0.3, "one-cycle")
     assert not by_adam.embedding_scale
     by_ntasgd, _ = suited(tokens="word", optimizer="ntasgd")
     assert by_ntasgd.weight_decay * by_ntasgd.lr < 1e-4
@@ -81,6 +82,23 @@ def test_words_are_learned_with_weight_decay_which_sgd_would_multiply_by_its_lr(
     assert by_sgd.weight_decay == 0
     given, _ = suited(tokens="word", optimizer="sgd", weight_decay=1e-5)
     assert given.weight_decay == 1e-5
+
+
+def test_a_large_lstm_of_many_words_has_less_weight_decay_than_one_of_some(on_a_gpu, monkeypatch):
+    for model in ("lstm", "awd-lstm"):
+        some, said = suited(model=model, tokens="word")
+        assert some.weight_decay == 0.3
+        assert "weight_decay=0.3" in said[0]
+        assert suited(model=model, tokens="word", weight_decay=0.2)[0].weight_decay == 0.2
+        assert suited(model=model)[0].weight_decay == large_lstm("char").get("weight_decay", 0.0)
+    for given in ({"optimizer": "sgd"}, {"hidden": 16}, {"text": LINE * 10}):
+        assert suited(model="awd-lstm", tokens="word", **given)[0].weight_decay < 0.3
+    monkeypatch.setattr(language, "SOME_WORDS", 700)
+    assert suited(tokens="word")[0].weight_decay == 0.1
+    assert suited(model="awd-lstm", tokens="word") == (
+        an.LanguageModel("awd-lstm", tokens="word").settings_,
+        [],
+    )
 
 
 @pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
