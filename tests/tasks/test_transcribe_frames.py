@@ -163,3 +163,12 @@ def test_frames_are_not_sound():
     _, ear = heard()
     with pytest.raises(DataError, match="not sound"):
         ear.hear(as_item(np.zeros((5, 40), np.float32), 1, 8000))
+
+
+def test_bands_that_are_all_hidden_are_refused_unless_the_default_hides_them():
+    for given in ({"frequency_mask": 500}, {"features": "mfcc", "bins": 13, "frequency_mask": 13}):
+        with pytest.raises(DataError, match=r"would hide all (40|13) features of a frame; choose less than"):
+            heard(**given)
+    for given in ({"frequency_mask": 39}, {"bins": 4}, {"frequency_mask": 500, "masks": 0}):
+        data, ear = heard(**given)
+        assert ear.vary(data, [0], 1, 0, 0).shape[1] == ear.width

@@ -71,6 +71,7 @@ class Ear:
     @classmethod
     def learn(cls, s: SoundSettings, data: Recordings) -> Ear:
         """``usual`` is learned of up to `ENOUGH` recordings, evenly spread."""
+        _check_masks(s, data.width)
         rate = 0 if data.features is None else data.features.rate
         usual = None
         if s.normalise in ("adapted", "running"):
@@ -158,6 +159,15 @@ class Ear:
             time_width=s.time_mask,
             frequency_masks=s.masks,
             frequency_width=s.frequency_mask,
+        )
+
+
+def _check_masks(s: SoundSettings, width: int) -> None:
+    """Of a few features the default hides all but one, as ever; who asks for as many as there are, or more, is told."""
+    usual: int = SoundSettings.model_fields["frequency_mask"].default
+    if s.masks and s.frequency_mask >= width and s.frequency_mask > usual:
+        raise DataError(
+            f"frequency_mask = {s.frequency_mask} would hide all {width} features of a frame; choose less than {width}."
         )
 
 
