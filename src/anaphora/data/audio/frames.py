@@ -44,7 +44,7 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
     if s.features == "whisper":
         return WhisperMel(rate, s.bins, getattr(s, "max_tokens", MOST))
     made = (
-        MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop)
+        MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop, power=s.power)
         if s.features == "mfcc"
         else LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
     )
@@ -54,7 +54,7 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
 
 def bands_of(s: SoundSettings) -> int:
     """Of how many bands mfcc are made; 0 for other features."""
-    return max(40, s.bins) if s.features == "mfcc" else 0
+    return max(s.bands or 40, s.bins) if s.features == "mfcc" else 0
 
 
 @dataclass(frozen=True)
