@@ -163,7 +163,7 @@ class Ear:
 
 
 def _check_masks(s: SoundSettings, width: int) -> None:
-    """Of a few features the default hides all but one, as ever; who asks for as many as there are, or more, is told."""
+    """Raises a `DataError` for a mask of as many features as there are, or more. Of a few features the default hides all but one."""
     usual: int = SoundSettings.model_fields["frequency_mask"].default
     if s.masks and s.frequency_mask >= width and s.frequency_mask > usual:
         raise DataError(
