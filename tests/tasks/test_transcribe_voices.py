@@ -144,4 +144,4 @@ def test_a_run_from_before_powers_and_bands_hears_as_it_did(tmp_path):
     s = read_config(tmp_path / "run").settings
     assert (s.bands, s.power, make_features(s, RATE).bins) == (0, 0.0, 40)
     fresh = an.Transcriber("mfcc-ctc").settings_
-    assert (fresh.bands, fresh.power) != (s.bands, s.power)
+    assert fresh.power != s.power

@@ -50,7 +50,6 @@ _ARRIVING: dict[str, Any] = {**_HEARING, "cell": "lstm", "bidirectional": False,
 _FEW_VOICES: dict[str, Any] = {
     "features": "mfcc",
     "bins": 13,
-    "bands": 24,
     "power": 0.1,
     "normalise": "adapted",
     "frequency_mask": 0,
