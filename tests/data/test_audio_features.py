@@ -93,6 +93,50 @@ def test_cepstra_by_the_book(way):
     np.testing.assert_allclose(found, lifted, rtol=1e-5, atol=1e-4)
 
 
+def powers_by_the_book(y, power):
+    """The powers that `MFCC` takes in place of log energies y, one frame at a time."""
+    energies = np.exp(y)
+    loudest = max(one.mean() for one in y)
+    loud = [energy.mean() for one, energy in zip(y, energies, strict=True) if one.mean() >= loudest - 4.6]
+    shares = np.maximum(energies / np.mean(loud), 1e-8)
+    return (shares**power - 1) / power
+
+
+@pytest.mark.parametrize("power", [0.1, 1 / 3])
+def test_powers_in_place_of_logarithms_by_the_book(power, way):
+    x = (0.3 * SPEECH[0] + 1e-3 * np.resize(NOISE, len(SPEECH[0]))).astype(np.float32)
+    cosines = MFCC(8000, bins=24, count=10).transform.numpy()
+    expected = powers_by_the_book(by_the_book(x, 8000, 24), power) @ cosines
+    features = MFCC(8000, bins=24, count=10, power=power)
+    found = features(torch.from_numpy(x)[None])[0][0].numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    louder = features(torch.from_numpy(5 * x)[None])[0][0].numpy()  # how loud it is does not matter
+    np.testing.assert_allclose(louder, found, rtol=0, atol=1e-3)
+    waves = torch.full((3, len(x) + 700), 9.0)
+    waves[:2, : len(x)] = torch.from_numpy(x)
+    rows, counts = features(waves, torch.tensor([len(x), 3000, 0]))
+    np.testing.assert_allclose(rows[0, : counts[0]].numpy(), found, rtol=0, atol=1e-5)
+    alone = features(waves[1:2, :3000])[0][0]
+    torch.testing.assert_close(rows[1, : counts[1]], alone, rtol=0, atol=1e-5)
+    assert torch.isfinite(rows).all()
+
+
+def test_powers_of_silence_are_finite_and_small_ones_are_logarithms():
+    assert torch.isfinite(MFCC(8000, power=0.1)(torch.zeros(1, 2000))[0]).all()
+    wave = torch.from_numpy(NOISE)[None]
+    logarithms, powers = (MFCC(8000, power=p)(wave)[0][0] for p in (0.0, 1e-3))
+    torch.testing.assert_close(
+        powers[:, 1:], logarithms[:, 1:], rtol=0, atol=0.1
+    )  # all but the level, which is taken away
+
+
+def test_powers_do_not_arrive_in_pieces():
+    with pytest.raises(
+        DataError, match=r"the whole sound, which is not there yet while it arrives; set power = 0\."
+    ):
+        MFCC(8000, power=0.1).stream()
+
+
 def test_log_mel_and_cepstra_as_librosa_has_them(way):
     librosa = pytest.importorskip("librosa")
     for rate, bins, points, x in ((8000, 40, 256, SPEECH[1]), (16_000, 80, 512, NOISE)):

@@ -161,6 +161,25 @@ def test_features_of_sound_without_torch(kind: str, bins: int, how: Any) -> None
     assert normalised(np.zeros((0, 3), np.float32), how).shape == (0, 3)
 
 
+@pytest.mark.parametrize("given", [{"power": 0.1, "bands": 24}, {"bands": 8}, {"power": 0.3}])
+def test_cepstra_of_powers_and_of_other_bands_without_torch(given: dict[str, Any]) -> None:
+    s = resolve(TASKS["transcribe"], {"features": "mfcc", "bins": 13, "normalise": "adapted", **given})
+    draw = np.random.default_rng(0)
+    rising = np.linspace(0.001, 0.1, 4000) ** 2
+    waves = [(rising * draw.normal(size=4000)).astype(np.float32) for _ in range(3)]
+    data = open_recordings(
+        [((wave, 8000), "a") for wave in waves], features=lambda own: make_features(s, own)
+    )
+    own = TrainingEar.learn(s, data)
+    assert own.usual is not None
+    usual = [own.usual.mean.tolist(), own.usual.deviation.tolist()]
+    keys = ("features", "bins", "bands", "power", "frame_length", "hop", "normalise")
+    ear = Ear("audio", 8000, 13, {key: getattr(s, key) for key in keys}, usual)
+    for tract in (1.0, 1.1):
+        wanted = own.hear(as_item((waves[0], 8000), 1, 8000), tract)
+        np.testing.assert_allclose(ear.hear(waves[0], 1, tract), wanted, atol=2e-3)
+
+
 @pytest.mark.parametrize("how", ["speech", "adapted", "running"])
 def test_normalisations_of_log_mel_without_torch(how: Any) -> None:
     s = resolve(TASKS["transcribe"], {"bins": 20, "normalise": how})

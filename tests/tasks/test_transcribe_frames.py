@@ -11,6 +11,7 @@ from anaphora.data.audio.recordings_readers import as_item, open_recordings
 from anaphora.errors import DataError, SettingsError
 from anaphora.runtime.sound import normalised as exported
 from anaphora.tasks.registry import TASKS, resolve
+from anaphora.tasks.transcribe.inference.arriving import hears_as_it_arrives
 
 
 def sound(seconds=0.5, rate=8000):
@@ -163,3 +164,58 @@ def test_frames_are_not_sound():
     _, ear = heard()
     with pytest.raises(DataError, match="not sound"):
         ear.hear(as_item(np.zeros((5, 40), np.float32), 1, 8000))
+
+
+def test_bands_that_are_all_hidden_are_refused_unless_the_default_hides_them():
+    for given in ({"frequency_mask": 500}, {"features": "mfcc", "bins": 13, "frequency_mask": 13}):
+        with pytest.raises(DataError, match=r"would hide all (40|13) features of a frame; choose less than"):
+            heard(**given)
+    for given in ({"frequency_mask": 39}, {"bins": 4}, {"frequency_mask": 500, "masks": 0}):
+        data, ear = heard(**given)
+        assert ear.vary(data, [0], 1, 0, 0).shape[1] == ear.width
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"bands": 24}, "bands says how mfcc are made, not log-mel"),
+        ({"power": 0.1}, "power says how mfcc are made, not log-mel"),
+        (
+            {"features": "mfcc", "power": 0.1, "normalise": "running"},
+            "for which normalise = running does not wait",
+        ),
+    ],
+)
+def test_powers_and_bands_are_those_of_mfcc_of_whole_recordings(given, told):
+    with pytest.raises(SettingsError, match=told):
+        resolve(TASKS["transcribe"], given)
+
+
+@pytest.mark.parametrize(
+    ("given", "bands"), [({}, 40), ({"bands": 24}, 24), ({"bands": 8}, 13), ({"bins": 50}, 50)]
+)
+def test_cepstra_are_made_of_as_many_bands_as_asked_for(given, bands):
+    data, ear = heard(features="mfcc", normalise="adapted", **{"bins": 13, **given})
+    assert (ear.features.bins, ear.usual.bands) == (bands, bands)
+    assert ear.vary(data, [0], 1, 0, 0).shape[1] == ear.width == ear.settings.bins
+
+
+def test_a_model_of_powers_waits_for_the_whole_recording():
+    data = [((sound(), 8000), "a"), ((sound(0.4), 8000), "b")]
+    given = {
+        "features": "mfcc",
+        "normalise": "none",
+        "hidden": 8,
+        "layers": 1,
+        "steps": 2,
+        "warmup": 0,
+        "ema": 0.0,
+        "device": "cpu",
+    }
+    arriving, waiting = (
+        an.Transcriber("lstm-ctc", **given, power=power).fit(data, valid=data) for power in (0.0, 0.1)
+    )
+    assert (hears_as_it_arrives(arriving), hears_as_it_arrives(waiting)) == (True, False)
+    session = waiting.listening(8000)
+    session.push(sound())
+    assert session.finish() is not None

@@ -11,10 +11,12 @@ import torch
 
 import anaphora as an
 from anaphora.cli.main import run as anaphora
+from anaphora.data.audio.frames import make_features
 from anaphora.data.audio.warping import tracts
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import SettingsError
 from anaphora.settings.transcribe import TranscribeOptions
+from anaphora.tasks.config import read_config
 from anaphora.tasks.exporting.writing import transcriber_export
 from anaphora.tasks.transcribe.inference.listening import mean_of
 
@@ -100,6 +102,7 @@ def test_a_transducer_is_not_exported_as_a_graph():
 def test_the_preset_for_few_speakers_hears_cepstra_and_nothing_but_sound():
     model = an.Transcriber("mfcc-ctc", **{**SMALL, "bins": 13}).fit(rows(), valid=rows(2))
     assert (model.ear_.width, model.settings_.normalise) == (13, "adapted")
+    assert model.ear_.features.power > 0
     assert model.predict([rows()[0][0]], voices=3)[0] is not None
     frames = [(np.zeros((20, 13), np.float32), "a")] * 2
     with pytest.raises(an.AnaphoraError, match="mfcc-ctc hears sound, but the data are frames"):
@@ -128,3 +131,17 @@ def test_sound_that_arrives_is_heard_as_one_voice_unless_asked(monkeypatch):
         session.push(rows(1)[0][0][0])
         session.finish()
     assert set(heard) == {1, 3}
+
+
+def test_a_run_from_before_powers_and_bands_hears_as_it_did(tmp_path):
+    model = an.Transcriber("mfcc-ctc", **{**SMALL, "bins": 13}, bands=0, power=0.0).fit(rows(), valid=rows(2))
+    model.save(tmp_path / "run")
+    config = tmp_path / "run" / "config.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    for name in ("bands", "power"):
+        document["settings"].pop(name, None)
+    config.write_text(json.dumps(document), encoding="utf-8")
+    s = read_config(tmp_path / "run").settings
+    assert (s.bands, s.power, make_features(s, RATE).bins) == (0, 0.0, 40)
+    fresh = an.Transcriber("mfcc-ctc").settings_
+    assert fresh.power != s.power

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from anaphora.data.audio.edges import edged
 from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
 from anaphora.data.audio.mel import WhisperMel
-from anaphora.data.audio.usual import LEAST, Usual, levelled
+from anaphora.data.audio.usual import LEAST, LOUD, Usual, levelled
 from anaphora.data.audio.warping import warp
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS, read_numbers
 from anaphora.errors import DataError
 
-FLOOR, PREEMPHASIS, LOW = 1e-10, 0.97, 20.0
+FLOOR, FAINTEST, PREEMPHASIS, LOW = 1e-10, 1e-8, 0.97, 20.0
 DEPTH, SCALE = 5.0, 3.0  # of `anaphora.data.audio.normalise`
 NORMALISED = ("features", "means", "level", "speech", "adapted", "running", "unit", "none")
 TOGETHER = 4096
@@ -49,7 +49,7 @@ class Ear:
         if self._normalise in ("adapted", "running"):
             if usual is None or [len(row) for row in usual] != [width, width]:
                 raise ValueError("it does not say what sound is usually like")
-            bands = max(40, int(settings["bins"])) if settings["features"] == "mfcc" else 0
+            bands = _bands(settings) if settings["features"] == "mfcc" else 0
             mean, deviation = (np.array(row, np.float32) for row in usual)
             self._usual = Usual(mean, deviation, bands)
         self._plain = settings["features"] == "samples"
@@ -60,7 +60,8 @@ class Ear:
         elif kind == "audio" and not self._plain:
             self._mfcc = settings["features"] == "mfcc"
             bins = int(settings["bins"])
-            self._bins = max(40, bins) if self._mfcc else bins
+            self._bins = _bands(settings) if self._mfcc else bins
+            self._power = float(settings.get("power", 0.0))
             self._size, self._step = round(float(settings["frame_length"]) * rate), round(self.hop * rate)
             self._points = 1 << (self._size - 1).bit_length()
             n = np.arange(self._size)
@@ -138,6 +139,8 @@ class Ear:
             power = (spectra.real**2 + spectra.imag**2).astype(np.float32)
             parts.append(np.log(np.maximum(power @ self._filters, np.float32(FLOOR))))
         found: Frames = np.concatenate(parts)
+        if self._power:
+            found = _powers(found, self._power)
         return found if self._transform is None else found @ self._transform
 
 
@@ -155,6 +158,20 @@ def normalised(x: Frames, how: str) -> Frames:
     elif how != "means":
         wide = wide / np.maximum(np.sqrt((wide**2).mean(over, keepdims=True)), LEAST)
     found: Frames = wide.astype(np.float32)
+    return found
+
+
+def _bands(settings: Mapping[str, Any]) -> int:
+    """Of how many bands mfcc are made; 40 where an export says nothing."""
+    return max(int(settings.get("bands", 0)) or 40, int(settings["bins"]))
+
+
+def _powers(y: Frames, power: float) -> Frames:
+    """Of log energies ``(time, bins)`` the powers that `MFCC` makes cepstra of."""
+    loudness = y.mean(1)
+    level = np.exp(y[loudness >= loudness.max() - LOUD]).mean()
+    share = np.maximum(power * (y - np.log(level)), power * np.log(FAINTEST))
+    found: Frames = (np.expm1(share) / power).astype(np.float32)
     return found
 
 

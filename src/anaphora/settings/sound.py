@@ -26,6 +26,21 @@ class SoundSettings(Settings):
     bins: int = Field(
         40, ge=4, le=256, description="Bands of a frame (mfcc: coefficients kept of as many bands or more)."
     )
+    bands: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="Bands that mfcc are made of, or as many as `bins` where these are more; 0 = 40. Fewer are wider, and so hear less of "
+        "the pitch of a voice.",
+    )
+    power: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="What becomes of the energies of bands before mfcc are made of them: 0 takes their logarithm, and p > 0 their p-th power, "
+        "measured by the mean energy of the loud frames: what is much quieter than speech, such as the noise of a microphone, then counts for "
+        "less. Whole recordings only.",
+    )
     frame_length: float = Field(
         0.025, gt=0, le=1, description="Seconds of sound in one frame; frames overlap."
     )
@@ -134,6 +149,16 @@ class SoundSettings(Settings):
         if (self.warp or self.bend) and self.features not in ("log-mel", "mfcc"):
             raise ValueError(
                 f"{'warp' if self.warp else 'bend'} stretches the bands of log-mel and mfcc, which {self.features} does not have; leave one of the two out"
+            )
+        for name in ("bands", "power"):
+            if getattr(self, name) and self.features != "mfcc":
+                raise ValueError(
+                    f"{name} says how mfcc are made, not {self.features}; set features = mfcc, or leave it out"
+                )
+        if self.power and self.normalise == "running":
+            raise ValueError(
+                "power measures energies by those of the whole recording, for which normalise = running does not wait; choose "
+                "normalise = adapted"
             )
         known = ("log-mel",) if self.normalise == "speech" else ("log-mel", "mfcc")
         if self.normalise in ("speech", "adapted") and self.features not in known:

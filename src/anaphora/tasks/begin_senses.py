@@ -81,7 +81,7 @@ def _sizes(task: TaskInfo, preset: str) -> set[str]:
 
     groups = (StackSettings, TransformerSettings, WaveSettings, PromptSettings)
     found = {key for group in groups for key in group.model_fields}
-    heard = ("rate", "features", "bins", "frame_length", "hop", "normalise", "subsample")
+    heard = ("rate", "features", "bins", "bands", "power", "frame_length", "hop", "normalise", "subsample")
     found |= {*heard} & set(SoundSettings.model_fields) | {"subsample"}
     found |= {"patch", "class_tokens", "norm_eps", "embedding_norm", "scan", "tokens", "pooling"}
     return found | ({"max_tokens"} if preset == "whisper" else set())

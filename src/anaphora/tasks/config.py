@@ -29,6 +29,8 @@ _FIXED_THEN: dict[str, Any] = {
     "label_prior": 0.0,
     "edges": 0.0,
     "bend": 0.0,
+    "bands": 0,
+    "power": 0.0,
 }
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 

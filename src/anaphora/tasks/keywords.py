@@ -547,6 +547,10 @@ class SoundKeywords(TypedDict, total=False):
     """What a frame holds: log energies in bands that lie as the ear hears, their cosine transform, or a single sample (wav2vec2, which makes its features itself); whisper: the log energies of that model. Or your own: a function of (samples, rate) that makes an array (time, width), a frame every `hop` seconds. Default: 'log-mel'."""
     bins: int
     """Bands of a frame (mfcc: coefficients kept of as many bands or more). Default: 40."""
+    bands: int
+    """Bands that mfcc are made of, or as many as `bins` where these are more; 0 = 40. Fewer are wider, and so hear less of the pitch of a voice. Default: 0."""
+    power: float
+    """What becomes of the energies of bands before mfcc are made of them: 0 takes their logarithm, and p > 0 their p-th power, measured by the mean energy of the loud frames: what is much quieter than speech, such as the noise of a microphone, then counts for less. Whole recordings only. Default: 0.0."""
     frame_length: float
     """Seconds of sound in one frame; frames overlap. Default: 0.025."""
     hop: float

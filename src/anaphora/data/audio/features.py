@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.audio.usual import LOUD
 from anaphora.errors import DataError
 from anaphora.kernels.sound import native
 
@@ -14,6 +15,8 @@ __all__ = ["MFCC", "LogMel"]
 
 FLOOR = 1e-10
 """Least energy whose logarithm is taken: digital silence becomes log 1e-10 ≈ −23."""
+FAINTEST = 1e-8
+"""Least share of the energy of speech whose power is taken."""
 _TOGETHER = 384  # frames that torch transforms at once on a CPU: their spectra stay in its cache
 
 
@@ -54,6 +57,7 @@ class LogMel(nn.Module):
     window: Tensor
     filters: Tensor
     margin = 0
+    power = 0.0
 
     def __init__(
         self,
@@ -111,7 +115,8 @@ class LogMel(nn.Module):
         counts = self._counts(waves, lengths)
         if not (total := self.frames(waves.shape[1])):
             return self.filters.new_zeros(len(waves), 0, self.width), counts
-        found = self.of_samples(waves.double(), waves.new_zeros(len(waves), 1), lengths)
+        energies = self._heard(waves.double(), waves.new_zeros(len(waves), 1), lengths)
+        found = self._of_energies(energies, counts)
         if lengths is None:
             return found, counts
         kept = torch.arange(total, device=waves.device) < counts[:, None]
@@ -123,17 +128,23 @@ class LogMel(nn.Module):
         return (1 + (lengths - self.size).clamp_min(0) // self.hop) * (lengths > 0)
 
     def stream(self) -> FeatureStream:
-        """A reader of one sound that arrives piece by piece."""
+        """A reader of one sound that arrives piece by piece; features that need the whole sound have none."""
+        if self.power:
+            raise DataError(
+                f"power = {self.power:g} measures energies by those of the whole sound, which is not there yet while it arrives; set power = 0."
+            )
         return FeatureStream(self)
 
     def of_samples(self, waves: Tensor, before: Tensor, lengths: Tensor | None = None) -> Tensor:
         """The features (B, T, F) of ``waves`` (B, n), n > 0, which follow the samples ``before`` (B, 1); x' is zero from
         ``lengths`` (B,) on."""
+        return self._of_energies(self._heard(waves, before, lengths))
+
+    def _heard(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
+        """E (B, T, bins); arguments as for `of_samples`."""
         if waves.device.type == "cpu" and native.library() is not None:
-            energies = native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
-        else:
-            energies = self._energies(self._emphasised(waves, before, lengths))
-        return self._of_energies(energies)
+            return native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
+        return self._energies(self._emphasised(waves, before, lengths))
 
     def _emphasised(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
         """x' (B, n), at least a window of it; arguments as for `of_samples`."""
@@ -157,9 +168,10 @@ class LogMel(nn.Module):
             found.append(torch.view_as_real(spectra).square_().sum(-1) @ self.filters)
         return torch.cat(found, dim=1)
 
-    def _of_energies(self, energies: Tensor) -> Tensor:
-        """The features (B, T, F) of the energies E (B, T, bins), which are overwritten."""
-        return energies.clamp_min_(FLOOR).log_()
+    def _of_energies(self, energies: Tensor, counts: Tensor | None = None) -> Tensor:
+        """The features (B, T, F) of the energies E (B, T, bins), which are overwritten; the first ``counts`` (B,) frames are real."""
+        found = energies.clamp_min_(FLOOR).log_()
+        return _powers(found, counts, self.power) if self.power else found
 
 
 class MFCC(LogMel):
@@ -169,6 +181,13 @@ class MFCC(LogMel):
 
     (type II, orthonormal), of which the first ``count`` are kept. ``lifter`` L > 0 multiplies c_t(j) by
     1 + (L/2) sin(π j / L), which brings the higher ones to the size of the lower.
+
+    ``power`` p > 0 puts a power in place of the logarithm, which lets what is much quieter than speech count for less:
+
+        y_t(m) = ((E_t(m) / P)^p − 1) / p,     E_t(m) / P at least 1e-8
+
+    P is the mean of E over all bands of the loud frames, whose mean log energy is at most 4.6 (20 dB) below that of the loudest. As p goes
+    to 0, y_t(m) goes to log E_t(m) / P. The whole sound must be there, so there is no `stream`.
 
     ``rate``, ``window``, ``hop``, ``bins`` (M), ``low``, ``high`` and ``preemphasis`` are those of `LogMel`. Features are ``(batch, frames, count)``.
 
@@ -191,11 +210,12 @@ class MFCC(LogMel):
         low: float = 20.0,
         high: float | None = None,
         preemphasis: float = 0.97,
+        power: float = 0.0,
     ):
         super().__init__(rate, window=window, hop=hop, bins=bins, low=low, high=high, preemphasis=preemphasis)
         if not 1 <= count <= bins:
             raise DataError(f"{count} coefficients cannot be made of {bins} filters; ask for 1 to {bins}.")
-        self.count = count
+        self.count, self.power = count, power
         j = torch.arange(count, dtype=torch.float64)
         m = torch.arange(bins, dtype=torch.float64)
         transform = math.sqrt(2 / bins) * torch.cos(math.pi * j * (m[:, None] + 0.5) / bins)
@@ -208,8 +228,20 @@ class MFCC(LogMel):
     def width(self) -> int:
         return self.count
 
-    def _of_energies(self, energies: Tensor) -> Tensor:
-        return super()._of_energies(energies) @ self.transform
+    def _of_energies(self, energies: Tensor, counts: Tensor | None = None) -> Tensor:
+        return super()._of_energies(energies, counts) @ self.transform
+
+
+def _powers(y: Tensor, counts: Tensor | None, power: float) -> Tensor:
+    """((E / P)^power − 1) / power, see `MFCC`, of log energies y (B, T, bins) of which the first ``counts`` (B,) frames are real."""
+    loudness = y.mean(-1)
+    if counts is not None:
+        real = torch.arange(y.shape[1], device=y.device) < counts[:, None]
+        loudness = torch.where(real, loudness, -torch.inf)
+    loud = loudness >= loudness.amax(1, keepdim=True) - LOUD
+    level = (y.exp().mean(-1) * loud).sum(1) / loud.sum(1)
+    least = power * math.log(FAINTEST)
+    return torch.expm1((power * (y - level.log()[:, None, None])).clamp_min(least)) / power
 
 
 class FeatureStream:

@@ -44,7 +44,7 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
     if s.features == "whisper":
         return WhisperMel(rate, s.bins, getattr(s, "max_tokens", MOST))
     made = (
-        MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop)
+        MFCC(rate, count=s.bins, bins=bands_of(s), window=s.frame_length, hop=s.hop, power=s.power)
         if s.features == "mfcc"
         else LogMel(rate, bins=s.bins, window=s.frame_length, hop=s.hop)
     )
@@ -54,7 +54,7 @@ def make_features(s: SoundSettings, own: int) -> Hearing:
 
 def bands_of(s: SoundSettings) -> int:
     """Of how many bands mfcc are made; 0 for other features."""
-    return max(40, s.bins) if s.features == "mfcc" else 0
+    return max(s.bands or 40, s.bins) if s.features == "mfcc" else 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Ear:
     @classmethod
     def learn(cls, s: SoundSettings, data: Recordings) -> Ear:
         """``usual`` is learned of up to `ENOUGH` recordings, evenly spread."""
+        _check_masks(s, data.width)
         rate = 0 if data.features is None else data.features.rate
         usual = None
         if s.normalise in ("adapted", "running"):
@@ -158,6 +159,15 @@ class Ear:
             time_width=s.time_mask,
             frequency_masks=s.masks,
             frequency_width=s.frequency_mask,
+        )
+
+
+def _check_masks(s: SoundSettings, width: int) -> None:
+    """Raises a `DataError` for a mask of as many features as there are, or more. Of a few features the default hides all but one."""
+    usual: int = SoundSettings.model_fields["frequency_mask"].default
+    if s.masks and s.frequency_mask >= width and s.frequency_mask > usual:
+        raise DataError(
+            f"frequency_mask = {s.frequency_mask} would hide all {width} features of a frame; choose less than {width}."
         )
 
 

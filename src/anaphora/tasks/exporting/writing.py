@@ -229,7 +229,10 @@ def prompted_graphs(
 def sound_facts(m: Any) -> dict[str, Any]:
     """How sound becomes frames, and how texts are searched for."""
     s = m.settings_
-    sound = {key: getattr(s, key) for key in ("features", "bins", "frame_length", "hop", "normalise")}
+    sound = {
+        key: getattr(s, key)
+        for key in ("features", "bins", "bands", "power", "frame_length", "hop", "normalise")
+    }
     sound["margin"] = margin_of(s)
     sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
     found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight, "voices": m.usual_voices}

@@ -50,6 +50,7 @@ _ARRIVING: dict[str, Any] = {**_HEARING, "cell": "lstm", "bidirectional": False,
 _FEW_VOICES: dict[str, Any] = {
     "features": "mfcc",
     "bins": 13,
+    "power": 0.1,
     "normalise": "adapted",
     "frequency_mask": 0,
     "speed": 0.15,

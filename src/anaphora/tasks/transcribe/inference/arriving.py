@@ -40,6 +40,8 @@ def hears_as_it_arrives(estimator: Any) -> bool:
     encoder = model.encoder if isinstance(model, CTCModel | TransducerModel) else None
     if not isinstance(encoder, Listener) or encoder.margin or not isinstance(ear.features, LogMel):
         return False
+    if ear.features.power:  # measured by the whole recording
+        return False
     front = encoder.front.front if isinstance(encoder.front, Framed) else encoder.front
     body = encoder.body
     if isinstance(body, ConformerEncoder):
