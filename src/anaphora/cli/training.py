@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.output import command_name, emit, faint, heading, number, result, say, table
 from anaphora.cli.processes import first_process
 from anaphora.cli.request import Data, Request
@@ -57,6 +58,13 @@ def train(
         raise
     seconds, chosen = time.monotonic() - begun, assumed(model, request)
     return report(model, out, seconds=seconds, as_json=as_json, chosen=chosen)
+
+
+def exit_status(stopped: str) -> int:
+    """The exit code of a command that trained: that of the signal which stopped it, or that all went well."""
+    from anaphora.training.interrupts import exit_code
+
+    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
 
 
 def assumed(model: Any, request: Request) -> dict[str, Any]:
