@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 
 import pytest
+from classify_tiny import phrases
 
 import anaphora as an
 from anaphora.cli import main
@@ -16,17 +16,6 @@ from anaphora.tasks.suiting import rival
 from anaphora.tasks.suiting.rival import rival_of
 
 TINY = {"embedding": 4, "steps": 2, "device": "cpu", "warmup": 0}
-
-
-def phrases(count, seed=0):
-    """Told apart by how a word begins or ends, which a network of two steps does not learn."""
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        good = draw.random() < 0.5
-        stem = "".join(draw.choices("abcdefgh", k=4))
-        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
-    return rows
 
 
 def test_few_texts_are_read_as_words_and_that_is_reported(tmp_path):
