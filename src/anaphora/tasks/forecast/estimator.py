@@ -34,7 +34,7 @@ from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import TARGET, aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.suiting.forecast import suit_level
+from anaphora.tasks.suiting.forecast import suit_level, suit_rolls
 from anaphora.tasks.suiting.naive import rival_of
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -95,6 +95,7 @@ class Forecaster(Estimator):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[SeriesData, SeriesData]:
+        suit_rolls(self, data)
         s = self.settings_
         train, dev = open_training_series(
             data,
