@@ -32,7 +32,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
-from anaphora.tasks.learning import given_labels, label_kind
+from anaphora.tasks.learning import check_shared, given_labels, label_kind
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.pretrained import with_width
@@ -144,6 +144,9 @@ class Tagger(Estimator):
             self.settings_ = s.model_copy(update={"max_tokens": max(s.max_tokens, longest)})
         self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
         self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
+
+    def _check_dev(self, dev: TaggedRows) -> None:
+        check_shared(self.targets_, (tag for row in self._apart(dev)[1] for tag in row))
 
     @property
     def framewise(self) -> bool:
