@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -128,6 +129,38 @@ def test_a_dry_run_shows_what_is_assumed(tmp_path, monkeypatch, capsys):
     assert ["+", "tokens", "word"] in lines
     assert ["*", "embedding", "4"] in lines
     assert ["steps", "600"] in lines
+
+
+def sequences(count):
+    """Texts without spaces, no two alike: those with AB in them, and those without."""
+    draw = random.Random(5)
+    words = {"".join(draw.choices("ABCDEF", k=draw.randrange(6, 12))) for _ in range(2 * count)}
+    return [(word, "yes" if "AB" in word else "no") for word in sorted(words)[:count]]
+
+
+@pytest.mark.parametrize("model", ["lstm", "conv"])
+def test_single_words_are_read_by_their_letters_and_that_is_reported(model):
+    said = []
+    m = an.Classifier(model, hidden=8)
+    with reported(said.append):
+        m.plan(sequences(300))
+    assert m.settings_.tokens == "char"
+    assert "assumed, for single words, which are read by their letters: tokens=char" in said
+    few = [(f"{word} {word}", label) for word, label in sequences(300)]
+    m.plan(few[:15] + sequences(300)[15:])  # some may have spaces in them
+    assert m.settings_.tokens == "char"
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "tokens"), [("bow", {}, "bpe"), ("lstm", {"tokens": "word"}, "word")]
+)
+def test_single_words_leave_bags_and_what_was_given_alone(model, given, tokens):
+    m = an.Classifier(model, embedding=4, **given)
+    m.plan(sequences(300))
+    assert m.settings_.tokens == tokens
+    sentences = an.Classifier("lstm")
+    sentences.plan([(f"the {word}", label) for word, label in sequences(300)])
+    assert sentences.settings_.tokens == "word"
 
 
 def tagged(count, long=4):
