@@ -244,3 +244,8 @@ def test_the_help_of_a_preset_lists_its_settings(capsys):
     assert listed == set(TASKS["classify"].used("conv"))
     assert main.run(["train", "--help"]) == 0
     assert "Settings of" not in capsys.readouterr().out
+
+
+def test_choices_of_a_missing_option_stand_in_its_sentence(capsys):
+    assert main.run(["export", "runs/x", "-o", "out"]) == 2
+    assert "anaphora: missing option '--to'. Choose from: onnx, hf, " in capsys.readouterr().err

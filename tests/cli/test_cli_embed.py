@@ -12,7 +12,8 @@ import pytest
 from anaphora.cli.main import run as command
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tasks"))
-from embed_tiny import pairs, series, tiny
+from classify_tiny import waves
+from embed_tiny import pairs, tiny
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_score_and_views(folder, capsys):
 
 
 def test_series(tmp_path, capsys):
-    tiny("bilstm", steps=2).fit(series(40), valid=series(8, seed=1), out=tmp_path / "run")
+    tiny("bilstm", steps=2).fit(waves(40), valid=waves(8, seed=1), out=tmp_path / "run")
     X = np.random.RandomState(0).randn(5, 4, 2)
     np.save(tmp_path / "x.npy", X)
     run, file = str(tmp_path / "run"), str(tmp_path / "x.npy")

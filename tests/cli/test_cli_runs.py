@@ -93,6 +93,17 @@ def test_a_run_is_not_overwritten_unasked(run, capsys):
     assert (run / "model.safetensors").read_bytes() == before
 
 
+def test_a_dry_run_tells_of_held_out_data_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text("".join(f"text {i}\tt {i}\n" for i in range(60)))
+    assert main.run(["train", "translate", "a.tsv", "--dry-run", *TINY.split()]) == 0
+    shown = capsys.readouterr()
+    assert "held out 3 of 60 rows as dev data" in shown.err
+    assert shown.out.count("a.tsv") == 1
+    assert "3 rows; held out of the training data" in shown.out
+    assert "sha256" not in shown.out
+
+
 def test_a_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main.run(["train", "translate", "copy", "--dry-run", *TINY.split()]) == 0

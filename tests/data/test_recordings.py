@@ -37,6 +37,13 @@ def listed(folder, rows=None, name="list.tsv"):
     return folder / name
 
 
+def test_a_folder_and_a_recording_are_no_list(tmp_path):
+    listed(tmp_path)
+    for what, path in (("a folder", tmp_path), ("a recording", tmp_path / "00001.wav")):
+        with pytest.raises(DataError, match=f"is {what}; give a list, a table"):
+            open_recordings(path, features=features)
+
+
 def test_a_list_of_files(tmp_path):
     found = open_recordings(listed(tmp_path), features=features)
     assert (len(found), found.kind, found.rate, found.width, found.skipped) == (6, "audio", 8000, 20, 0)

@@ -25,7 +25,8 @@ from anaphora.data.conll_sentences import open_sentences
 from anaphora.data.labelled import open_labelled, open_training
 from anaphora.data.series_readers import open_series, open_training_series, reopen_series
 from anaphora.data.sources import formats
-from anaphora.data.sources.holdout import held_count, hold_out
+from anaphora.data.sources.holdout import held_count, hold_out, reopen_training
+from anaphora.data.sources.holdout import open_training as open_rows
 from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import open_source, reopen_source
 from anaphora.data.sources.report import reported
@@ -175,6 +176,34 @@ def test_what_was_detected_is_one_line(tmp_path: Path) -> None:
         f'read {path}: 1 200 rows, semicolon, header, source="message", target="class" (2 classes), '
         "left out: 2 without a name"
     ]
+
+
+def test_what_is_held_out_is_reported_when_data_are_opened_and_not_again(tmp_path: Path) -> None:
+    told: list[str] = []
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(2000)))
+    with reported(told.append):
+        train, dev = open_rows(path, None, seed=1)
+        assert told[1:] == [
+            "held out 100 of 2 000 rows as dev data (valid gives others, holdout more or fewer)"
+        ]
+        again = reopen_training({"train": train.describe(), "valid": dev.describe()})
+    assert sum(line.startswith("held out") for line in told) == 1
+    assert list(again[1]) == list(dev)
+
+
+def test_a_file_of_another_encoding_is_told_how_to_be_converted(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_bytes("text,label\nna\u00efve,x\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"old\.csv:2: broken UTF-8 .*; save the file as UTF-8 \(`iconv"):
+        open_source(tmp_path / "old.csv")
+
+
+def test_one_class_is_called_so(tmp_path: Path) -> None:
+    told: list[str] = []
+    (tmp_path / "a.tsv").write_text("text one\tx\ntext two\tx\n")
+    with reported(told.append):
+        open_labelled(tmp_path / "a.tsv")
+    assert told[0].endswith("target=column 2 (1 class)")
 
 
 def test_a_row_knows_its_line_even_after_a_field_with_line_ends(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from export_cases import BASE, MGU, SIZES, WORDS, labelled, sentences, tagged
+from export_cases import BASE, MGU, SIZES, WORDS, labelled, scan_by_hand, sentences, tagged
 
 import anaphora as an
 from anaphora.cli.main import run
@@ -23,15 +23,6 @@ from anaphora.nn.exporting import scanned_layers
 from anaphora.tasks.exporting.graph import NEEDED
 
 # ------------------------------------------------------------------ layers as loops
-
-
-def scan_by_hand(body: Any, carry: Any, given: Any, *, dim: int) -> tuple[Any, torch.Tensor]:
-    """What torch's ``scan`` computes."""
-    outputs = []
-    for steps in zip(*(one.unbind(dim) for one in given), strict=True):
-        carry, out = body(carry, steps)
-        outputs.append(out)
-    return carry, torch.stack(outputs)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from export_cases import MGU
+from export_cases import MGU, scan_by_hand
 from torch.nn import functional as F
 
 import anaphora as an
@@ -28,15 +28,6 @@ from anaphora.runtime.searching import best_symbols
 from anaphora.runtime.sound import Ear, normalised
 from anaphora.runtime.tagger import best_path, marginals
 from anaphora.tasks.registry import TASKS, resolve
-
-
-def scan_by_hand(body: Any, carry: Any, given: Any, *, dim: int) -> tuple[Any, torch.Tensor]:
-    """What torch's ``scan`` computes, which compiles for seconds."""
-    outputs = []
-    for steps in zip(*(one.unbind(dim) for one in given), strict=True):
-        carry, out = body(carry, steps)
-        outputs.append(out)
-    return carry, torch.stack(outputs)
 
 
 @pytest.fixture

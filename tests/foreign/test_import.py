@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from foreign_folders import byte_pairs
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -93,18 +94,6 @@ def word_pieces(folder: Path, roberta: bool = False) -> int:
     names = {"unk_token": unknown, "mask_token": special[4], "pad_token": special[1 if roberta else 0]}
     names |= {"bos_token" if roberta else "cls_token": begin, "eos_token" if roberta else "sep_token": end}
     transformers.PreTrainedTokenizerFast(tokenizer_object=engine, **names).save_pretrained(folder)
-    return len(known)
-
-
-def byte_pairs(folder: Path) -> int:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    known = {one: i for i, one in enumerate([*alphabet, "Ġt", "th", "at", "<|endoftext|>"])}
-    engine = Tokenizer(models.BPE(known, [("Ġ", "t"), ("t", "h"), ("a", "t")]))
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
-    engine.add_special_tokens(["<|endoftext|>"])
-    end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=engine, **end).save_pretrained(folder)
     return len(known)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from foreign_folders import byte_pairs
 
 import anaphora as an
 from anaphora.errors import RunError
@@ -22,18 +22,6 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "Rwkv": {"hidden_size": 24, "num_hidden_layers": 3, "rescale_every": 0},
 }  # fmt: skip
-
-
-def byte_pairs(folder: Path) -> int:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    known = {one: i for i, one in enumerate([*alphabet, "Ġt", "th", "at", "<|endoftext|>"])}
-    engine = Tokenizer(models.BPE(known, [("Ġ", "t"), ("t", "h"), ("a", "t")]))
-    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
-    engine.add_special_tokens(["<|endoftext|>"])
-    end = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=engine, **end).save_pretrained(folder)
-    return len(known)
 
 
 def saved(folder: Path, kind: str, **values: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from foreign_folders import changed
 from safetensors.torch import load_file, save_file
 
 import anaphora as an
@@ -156,14 +157,6 @@ def test_letters_have_the_case_of_the_vocabulary_and_keep_their_numbers(tmp_path
     assert json.loads((tmp_path / "back" / "vocab.json").read_text()) == {
         one: i for i, one in enumerate(letters)
     }
-
-
-def changed(file: str, **values: Any) -> Any:
-    def damage(folder: Path) -> None:
-        found = json.loads((folder / file).read_text())
-        (folder / file).write_text(json.dumps(found | values))
-
-    return damage
 
 
 def tensors(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from foreign_folders import changed
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -211,14 +212,6 @@ def test_the_probe_sees_the_heads_and_positions_of_theirs(prompt: str, tmp_path:
         torch.testing.assert_close(found, value, rtol=0, atol=2e-5, msg=name)
     for view in ("heads", "positions", "states"):
         assert picture(trace, view).svg().startswith("<svg")
-
-
-def changed(file: str, **values: Any) -> Any:
-    def damage(folder: Path) -> None:
-        found = json.loads((folder / file).read_text())
-        (folder / file).write_text(json.dumps(found | values))
-
-    return damage
 
 
 def tensors(folder: Path) -> None:

@@ -69,6 +69,17 @@ def texts(count: int, *, seed: int = 0, longest: int = 8) -> list[tuple[str, str
     return rows
 
 
+def phrases(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Told apart by how a word that was never seen begins or ends: un- or -ful."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        good = draw.random() < 0.5
+        stem = "".join(draw.choices("abcdefgh", k=4))
+        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
+    return rows
+
+
 def waves(count: int, *, seed: int = 0) -> list[tuple[Any, str]]:
     """Sequences ``(time, 2)`` that rise or fall."""
     draw = np.random.RandomState(seed)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import numpy as np
-
 import anaphora as an
 
 SETTINGS: dict[str, Any] = {
@@ -50,15 +48,4 @@ def pairs(count: int, *, seed: int = 0, longest: int = 5) -> list[tuple[str, str
     for _ in range(count):
         words = draw.choices("abcdefgh", k=2 + draw.randrange(longest))
         rows.append((" ".join(words), " ".join(words).upper()))
-    return rows
-
-
-def series(count: int, *, seed: int = 0) -> list[tuple[Any, str]]:
-    """Sequences ``(time, 2)`` that rise or fall."""
-    draw = np.random.RandomState(seed)
-    rows = []
-    for _ in range(count):
-        slope, steps = draw.choice([-1.0, 1.0]), draw.randint(3, 9)
-        x = slope * np.linspace(-1, 1, steps) + 0.1 * draw.randn(steps)
-        rows.append((np.stack((x, draw.randn(steps)), -1), "up" if slope > 0 else "down"))
     return rows

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 import torch
+from classify_tiny import phrases
 
 import anaphora as an
 from anaphora.errors import DataError, SettingsError
@@ -18,16 +17,6 @@ from anaphora.tasks.classify.info import CLASSIFY
 from anaphora.tasks.registry import resolve
 
 SMALL = {"embedding": 8, "batch_tokens": 600, "device": "cpu", "char_ngrams": 4}
-
-
-def phrases(count, seed=0):
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        good = draw.random() < 0.5
-        stem = "".join(draw.choices("abcdefgh", k=4))
-        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
-    return rows
 
 
 def test_it_learns_endings_and_comes_back(tmp_path):

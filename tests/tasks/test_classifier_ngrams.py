@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 
 import numpy as np
 import pytest
+from classify_tiny import phrases
 
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import DataError, RunError, SettingsError
-
-
-def phrases(count, seed=0):
-    """Whether words with un- or words with -ful are more."""
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        good = draw.random() < 0.5
-        stem = "".join(draw.choices("abcdefgh", k=4))
-        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
-    return rows
 
 
 def test_endings_of_words_that_were_never_seen_decide():

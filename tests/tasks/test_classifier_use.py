@@ -315,3 +315,22 @@ def test_inputs_of_another_kind_are_refused():
         model.predict([3])
     with pytest.raises(an.AnaphoraError, match="has not been trained"):
         tiny().predict(["a"])
+
+
+@pytest.mark.parametrize("model", ["ngrams", "bow"])
+def test_dev_data_of_other_labels_are_refused(tmp_path, model):
+    rows = [("good film", "pos"), ("bad film", "neg")] * 6
+    with pytest.raises(
+        DataError, match="the dev data have no label of the training data: '1' is none of neg, pos;"
+    ):
+        an.Classifier(model).fit(rows, valid=[("good", "1"), ("bad", "0")], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    an.Classifier("ngrams").fit(rows, valid=[("good", "1"), ("bad", "neg")])  # one is enough to measure by
+    an.Classifier("ngrams").fit(
+        [(f"text {i}", f"label {i}") for i in range(6)]
+    )  # held out: each is the only one
+
+
+def test_dev_tags_that_training_never_saw_are_refused():
+    with pytest.raises(DataError, match="no label of the training data: 'B-PER' is none of N, V"):
+        an.Tagger("hmm").fit([("dogs run", "N V")] * 6, valid=[("Ann runs", "B-PER B-X")])

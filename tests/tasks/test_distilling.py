@@ -270,3 +270,55 @@ def test_a_folder_of_seeds_stands_for_its_runs(tmp_path, capsys, monkeypatch):
     assert config["settings"]["teacher"] == "seeds/seed-1,seeds/seed-2"
     with pytest.raises(RunError, match="at least one run"):
         an.ensemble([])
+
+
+def test_students_of_several_seeds_have_the_symbols_of_the_teacher(teachers, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = [(source, target) for source, target in PAIRS if "a" not in source + target]
+    assert few  # data that lack a symbol which the teachers know
+    (tmp_path / "few.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in few * 4))
+    asked = ["distill", teachers[0], "few.tsv", "--hidden", "8", "--steps", "2", "--set", "valid_examples=2"]
+    asked += ["--device", "cpu", "--seeds", "2", "-o", "students", "--json"]
+    assert main.run(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["seed"] for one in found["runs"]] == [1, 2]
+    values = found["metrics"]["loss"]["values"]
+    assert found["metrics"]["loss"]["mean"] == pytest.approx(sum(values) / 2)
+    runs = [tmp_path / "students" / f"seed-{seed}" for seed in (1, 2)]
+    first, second = (json.loads((run / "config.json").read_text()) for run in runs)
+    assert first["settings"] == {**second["settings"], "seed": 1}
+    assert first["data"] == second["data"]
+    symbols = an.load(teachers[0]).tokenizer_.to_json()
+    assert [an.load(run).tokenizer_.to_json() for run in runs] == [symbols, symbols]
+
+
+@pytest.mark.parametrize("more", [[], ["--sequences"]])
+def test_an_interrupt_between_students_leaves_what_resume_goes_on_with(
+    teachers, tmp_path, capsys, monkeypatch, more
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    asked = [
+        "distill",
+        teachers[0],
+        "train.tsv",
+        "--hidden",
+        "8",
+        "--steps",
+        "2",
+        "--set",
+        "valid_examples=2",
+    ]
+    asked += ["--set", "max_length=12", "--device", "cpu", "--json", *more]
+    assert main.run([*asked, "--seeds", "2", "-o", "whole"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    with monkeypatch.context() as patched:
+        patched.setattr("anaphora.tasks.seeds.train_next", _interrupted)
+        assert main.run([*asked, "--seeds", "2", "-o", "cut"]) == 130
+    assert "resume cut" in capsys.readouterr().err
+    assert main.run(["resume", "cut", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"] == whole["metrics"]
+
+
+def _interrupted(*given):
+    raise KeyboardInterrupt

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from embed_tiny import PRESETS, pairs, series, tiny
+from classify_tiny import waves
+from embed_tiny import PRESETS, pairs, tiny
 
 import anaphora as an
 from anaphora.data.alike import AlikeBatch, cropped
@@ -32,20 +33,20 @@ def test_pairs_are_learnt_and_found(preset):
 
 
 def test_inputs_with_labels_come_together():
-    model = tiny("bilstm", steps=40).fit(series(80), valid=series(16, seed=1))
+    model = tiny("bilstm", steps=40).fit(waves(80), valid=waves(16, seed=1))
     assert model.settings_.positives == "labels"
-    vectors = model.predict([x for x, _ in series(40, seed=2)])
-    labels = np.array([y for _, y in series(40, seed=2)])
-    found = model.cluster([x for x, _ in series(40, seed=2)], 2)
+    vectors = model.predict([x for x, _ in waves(40, seed=2)])
+    labels = np.array([y for _, y in waves(40, seed=2)])
+    found = model.cluster([x for x, _ in waves(40, seed=2)], 2)
     same = np.array(found.labels)[:, None] == np.array(found.labels)
     assert (same == (labels[:, None] == labels)).mean() > 0.8
     assert vectors.shape == (40, 8)
     assert np.allclose((vectors**2).sum(1), 1, atol=1e-5)
-    assert model.score(series(40, seed=3))["recall_at_1"] > 80
+    assert model.score(waves(40, seed=3))["recall_at_1"] > 80
 
 
 @pytest.mark.parametrize(
-    "alone", [[x for x, _ in pairs(60)], [x for x, _ in series(60)]], ids=["texts", "series"]
+    "alone", [[x for x, _ in pairs(60)], [x for x, _ in waves(60)]], ids=["texts", "series"]
 )
 def test_inputs_alone_are_told_apart_by_two_views_of_each(alone):
     model = tiny("bilstm", dropout=0.1, crop=0.6).fit(alone)
@@ -269,7 +270,7 @@ def test_the_inside_of_an_embedder(tmp_path):
     beside = asked.vectors(asked.typed("d e"))
     assert len(beside.tokens["symbol"]) > 1
     assert beside.tokens["symbol"][-1] == "d e"
-    numbers = tiny("bilstm", steps=2).fit(series(20), valid=series(6, seed=1))
+    numbers = tiny("bilstm", steps=2).fit(waves(20), valid=waves(6, seed=1))
     assert numbers.probe("1 2\n3 4").tokens["time"] == ["1", "2"]
     with pytest.raises(DataError, match="reads vectors, so it has no vectors of symbols"):
         numbers.probe_embeddings()

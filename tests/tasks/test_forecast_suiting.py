@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,9 @@ import anaphora as an
 from anaphora.data.series_readers import open_training_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.sources import report
+from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting import naive
-from anaphora.tasks.suiting.forecast import wandering
+from anaphora.tasks.suiting.forecast import OF_ROLLS, suit_rolls, wandering
 
 STEPS = np.arange(400.0)
 STILL = np.sin(STEPS / 3)
@@ -22,6 +25,8 @@ def suited(values, **given):
     m, said = an.Forecaster(**{"window": 20, "horizon": 5, **given}), []
     with report.reported(said.append):
         m._learn(m._open(values, None, spill=None)[0])
+    held, *said = said
+    assert held.startswith("held out the last ")
     return m.settings_, said
 
 
@@ -103,3 +108,35 @@ def test_what_cannot_be_compared_is_not(tmp_path, given):
 def test_a_rival_that_is_hardly_better_is_not_named(tmp_path, monkeypatch):
     monkeypatch.setattr(naive, "CLEARLY", 0.0)
     assert trained(tmp_path, {"y": RISING}, normalize="none")[1] is None
+
+
+def rolls(path):
+    """Pieces of two chords each."""
+    pieces = [[[60, 64, 67], [62, 65, 69]] * 4] * 6
+    path.write_text(json.dumps({"train": pieces, "valid": pieces[:2], "test": pieces[:2]}))
+    return path
+
+
+def test_piano_rolls_are_read_as_wholes_of_0s_and_1s_and_that_is_reported(tmp_path):
+    said, path = [], rolls(tmp_path / "pieces.json")
+    m = an.Forecaster("gru", hidden=4, steps=2, device="cpu")
+    with report.reported(said.append):
+        m.fit(path, out=tmp_path / "run")
+    s = an.load(tmp_path / "run").settings_
+    assert (s.output, s.horizon, s.window) == ("binary", 1, 0)
+    assert s == resolve(m.task(), {"model": "gru", "hidden": 4, "steps": 2, "device": "cpu", **OF_ROLLS})
+    assert "assumed, for piano rolls: output=binary, horizon=1, window=0" in said
+
+
+def test_piano_rolls_leave_what_was_given_and_presets_with_a_window(tmp_path):
+    path = rolls(tmp_path / "pieces.json")
+    mine = an.Forecaster("gru", horizon=2, output="binary")
+    suit_rolls(mine, path)
+    assert (mine.settings_.horizon, mine.settings_.window) == (2, 0)
+    linear = an.Forecaster("linear")
+    before = linear.settings_
+    suit_rolls(linear, path)
+    assert linear.settings_ == before
+    other = an.Forecaster("gru")
+    suit_rolls(other, tmp_path / "table.csv")
+    assert other.settings_.window > 0

@@ -11,7 +11,7 @@ import torch
 
 import anaphora as an
 from anaphora.nn import inside
-from anaphora.probe.interventions import heads_of
+from anaphora.probe.changing import heads_of
 from anaphora.probe.noted import weights_hash
 
 PAIRS = [("a b c", "c b a"), ("b c", "c b"), ("a a b", "b a a"), ("c", "c")] * 4

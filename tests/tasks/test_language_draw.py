@@ -10,7 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.search._filters import Filters
-from anaphora.tasks.language import estimator, inference
+from anaphora.tasks.language import inference
 from anaphora.tasks.language.inference import draw_on_device, picked
 
 
@@ -55,10 +55,10 @@ def test_special_symbols_are_never_drawn():
 
 
 def test_a_training_on_a_gpu_shows_such_a_text(tmp_path, monkeypatch):
-    monkeypatch.setattr(estimator, "_device", lambda model: torch.device("cuda"))
+    monkeypatch.setattr(inference, "device_of", lambda model: torch.device("cuda"))
     elsewhere = inference.draw_on_device
     monkeypatch.setattr(
-        estimator,
+        inference,
         "draw_on_device",
         lambda *given, **more: elsewhere(*given, **{**more, "device": torch.device("cpu")}),
     )

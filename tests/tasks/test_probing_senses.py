@@ -67,3 +67,10 @@ def test_each_has_the_views_it_should_have(name, preset):
     for view in drawn:
         assert picture(trace, view).svg().startswith("<svg")
         assert picture(trace, view).text(80, colour=False)
+    for view in drawn & {
+        "spectrogram",
+        "ctc",
+        "states",
+    }:  # only predictions of mfcc-ctc are a mean over voices
+        said = " ".join(picture(trace, view).text(300, colour=False).split())
+        assert ("predict hears it as 5 voices" in said) == (preset == "mfcc-ctc")

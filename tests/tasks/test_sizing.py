@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from classify_tiny import phrases
 
 import anaphora as an
 from anaphora.cli import main
@@ -16,17 +17,6 @@ from anaphora.tasks.suiting import rival
 from anaphora.tasks.suiting.rival import rival_of
 
 TINY = {"embedding": 4, "steps": 2, "device": "cpu", "warmup": 0}
-
-
-def phrases(count, seed=0):
-    """Told apart by how a word begins or ends, which a network of two steps does not learn."""
-    draw = random.Random(seed)
-    rows = []
-    for _ in range(count):
-        good = draw.random() < 0.5
-        stem = "".join(draw.choices("abcdefgh", k=4))
-        rows.append((f"the {stem}ful one" if good else f"the un{stem} one", "good" if good else "bad"))
-    return rows
 
 
 def test_few_texts_are_read_as_words_and_that_is_reported(tmp_path):
@@ -81,6 +71,7 @@ def test_with_few_dev_texts_the_rival_is_cross_validated_on_the_training_texts(t
         for n in (60, 90)
     ]
     assert told == [(False, True), (True, False)]
+    assert not replace(found, ngrams=100.0, value=100.0).advice  # neither can be better
     assert "too few to tell" not in m._advice(tmp_path / "run") or not found.better
 
 
@@ -140,6 +131,38 @@ def test_a_dry_run_shows_what_is_assumed(tmp_path, monkeypatch, capsys):
     assert ["steps", "600"] in lines
 
 
+def sequences(count):
+    """Texts without spaces, no two alike: those with AB in them, and those without."""
+    draw = random.Random(5)
+    words = {"".join(draw.choices("ABCDEF", k=draw.randrange(6, 12))) for _ in range(2 * count)}
+    return [(word, "yes" if "AB" in word else "no") for word in sorted(words)[:count]]
+
+
+@pytest.mark.parametrize("model", ["lstm", "conv"])
+def test_single_words_are_read_by_their_letters_and_that_is_reported(model):
+    said = []
+    m = an.Classifier(model, hidden=8)
+    with reported(said.append):
+        m.plan(sequences(300))
+    assert m.settings_.tokens == "char"
+    assert "assumed, for single words, which are read by their letters: tokens=char" in said
+    few = [(f"{word} {word}", label) for word, label in sequences(300)]
+    m.plan(few[:15] + sequences(300)[15:])  # some may have spaces in them
+    assert m.settings_.tokens == "char"
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "tokens"), [("bow", {}, "bpe"), ("lstm", {"tokens": "word"}, "word")]
+)
+def test_single_words_leave_bags_and_what_was_given_alone(model, given, tokens):
+    m = an.Classifier(model, embedding=4, **given)
+    m.plan(sequences(300))
+    assert m.settings_.tokens == tokens
+    sentences = an.Classifier("lstm")
+    sentences.plan([(f"the {word}", label) for word, label in sequences(300)])
+    assert sentences.settings_.tokens == "word"
+
+
 def tagged(count, long=4):
     return [([f"w{i % 50}"] * long, ["A" if i % 2 else "B"] * long) for i in range(count)]
 
@@ -152,7 +175,14 @@ def test_taggers_of_many_words_are_wider_and_examples_are_left_alone():
         with reported(said.append):
             steps = m.plan(tagged(count, long))["steps"]
         s = m.settings_
-        found[count] = (s.hidden, s.dropout, s.epochs, steps, s.batch_tokens, bool(said))
+        found[count] = (
+            s.hidden,
+            s.dropout,
+            s.epochs,
+            steps,
+            s.batch_tokens,
+            any("assumed" in one for one in said),
+        )
     assert found == {
         100: (128, 0.4, 16, 1000, 1024, False),
         600: (128, 0.5, 32, 1000, 1024, True),

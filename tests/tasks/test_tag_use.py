@@ -142,7 +142,7 @@ def test_parts_of_speech_are_measured_by_accuracy_and_spans_by_f1():
 
 
 def test_tags_and_words_never_seen_are_no_obstacle():
-    model = an.Tagger("hmm").fit([("a b", "X Y"), ("b", "Y")] * 2, valid=[("zzz", "NEW")])
+    model = an.Tagger("hmm").fit([("a b", "X Y"), ("b", "Y")] * 2, valid=[("zzz a", "NEW X")])
     assert model.score([("a new", "X NEW")])["accuracy"] == 50
     assert model.predict([["never", "seen before"], []])[1] == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,3 +182,14 @@ def test_nothing_leaves_the_picture():
             assert shape.x >= 0
             assert shape.x + shape.width <= scene.width
             assert shape.y + shape.height <= scene.height
+
+
+def test_a_view_says_that_predictions_are_the_mean_over_several_voices():
+    trace = heard()
+    assert "predict hears it" not in trace.view("spectrogram").text(200, colour=False)
+    trace = replace(trace, facts={**trace.facts, "voices": 5})
+    for text in (
+        trace.view("spectrogram").text(200, colour=False),
+        trace.view("prefixes").text(200, colour=False),
+    ):
+        assert "predict hears it as 5 voices" in " ".join(text.split())

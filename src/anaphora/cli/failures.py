@@ -135,6 +135,8 @@ def _missing(name: str) -> str:
 
 def _usage(error: click.UsageError) -> list[str]:
     message = error.format_message()
+    if isinstance(error, click.MissingParameter):
+        message = f"{' '.join(message.split()).rstrip('.')}."  # click lists choices on lines of their own
     path = error.ctx.command_path if error.ctx else "anaphora"
     hint = f"`{path} --help` shows how it is used."
     if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command.name == "train":

@@ -55,3 +55,10 @@ target_field_option = click.option(
 time_field_option = click.option(
     "--time", "time_field", metavar="NAME", help="Column of the times, in a table of series."
 )
+seeds_option = click.option(
+    "--seeds",
+    type=int,
+    default=1,
+    metavar="N",
+    help="Train N times, with --seed and those after it; mean and spread of each measure.",
+)

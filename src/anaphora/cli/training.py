@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.output import command_name, emit, faint, heading, number, result, say, table
 from anaphora.cli.processes import first_process
 from anaphora.cli.request import Data, Request
@@ -59,6 +61,13 @@ def train(
     return report(model, out, seconds=seconds, as_json=as_json, chosen=chosen)
 
 
+def exit_status(stopped: str) -> int:
+    """The exit code of a command that trained: that of the signal which stopped it, or that all went well."""
+    from anaphora.training.interrupts import exit_code
+
+    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
+
+
 def assumed(model: Any, request: Request) -> dict[str, Any]:
     """The settings that follow from the data: those of ``model`` that were not given and differ from the preset's."""
     before, now = request.settings.model_dump(), model.settings_.model_dump()
@@ -78,7 +87,7 @@ def report(
     ended = model.result_
     if not first_process():
         return str(ended.stopped)
-    advice = model._advice(Path(run)) if new and ended.stopped != "interrupted" else ""
+    advice = _advice(model, run) if new and ended.stopped != "interrupted" else ""
     if as_json:
         emit(
             {
@@ -128,6 +137,13 @@ def report(
     return str(ended.stopped)
 
 
+def _advice(model: Any, run: str) -> str:
+    """What the task advises after training; it opens the data again, about which there were warnings already when training began."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return str(model._advice(Path(run)))
+
+
 def _next_steps(model: Any) -> list[tuple[str, str]]:
     """What to do with the trained model; others begin with a masked language model, which can neither write nor judge a line."""
     if getattr(model.settings_, "model", "") == "masked":
@@ -173,7 +189,7 @@ def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: b
     say(f"Best by {dev_name(found.metric)}: {found.best_run}")
     for word, step in _next_steps(model):
         say(f"{word} {name} {step.format(run=shlex.quote(found.best_run))}")
-    if new and (advice := model._advice(Path(found.best_run))):
+    if new and (advice := _advice(model, found.best_run)):
         say(f"Note: {advice}.")
     return stopped
 
@@ -253,10 +269,18 @@ def duration(seconds: float) -> str:
 
 
 def _rows(facts: dict[str, Any]) -> str:
-    """``{"rows": 20000, "kind": "tsv", …}`` → "20 000 rows; kind tsv, …", without hashes and what is empty."""
-    quiet = ("rows", "sha256", "fingerprint", "seed", "size")
-    rest = ", ".join(f"{key} {_shown(value)}" for key, value in facts.items() if key not in quiet and value)
-    return f"{number(facts.get('rows', 0))} rows; {rest}"
+    """``{"rows": 20000, "kind": "tsv", …}`` → "20 000 rows; kind tsv, …", without hashes and what is empty; of dev data that
+    were held out only how many, as the line of the training data has the rest."""
+    whole = facts.get("of", {})
+    many = f"{number(facts.get('rows', 0))} rows"
+    if whole and facts.get("part") == "dev":
+        return f"{many}; held out of the training data"
+    quiet = {"rows", "sha256", "fingerprint", "seed", "size", "bytes", "of", "count", "part", "least", "role"}
+    quiet |= {"characters"} if whole else set()  # of the whole
+    shown = [
+        f"{key} {_shown(value)}" for key, value in {**facts, **whole}.items() if key not in quiet and value
+    ]
+    return f"{many}; {', '.join(shown)}"
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,9 @@ from anaphora.files.unpacking import packed_ending, unpacked_to_disk, written_to
 CHUNK = 1 << 24
 LONGEST_ROW = 1 << 24
 """Bytes in the longest row that is read: what keeps memory bounded."""
-_REMEDY = 'correct the row, or set bad_rows="skip" (--skip-bad) to leave such rows out'
+BROKEN = "broken UTF-8"
+_SKIP = 'or set bad_rows="skip" (--skip-bad) to leave such rows out'
+_CONVERT = "save the file as UTF-8 (`iconv -f WINDOWS-1252 -t UTF-8` for one of an older Windows program)"
 
 
 class TextFile:
@@ -136,7 +138,8 @@ class Verdict:
         """The row at ``line`` (from 1) cannot be used."""
         if self.bad_rows == "strict":
             shown = f" ({detail})" if detail else ""
-            raise DataError(f"{self.name}:{line}: {reason}{shown}; {_REMEDY}.")
+            remedy = _CONVERT if reason == BROKEN else "correct the row"
+            raise DataError(f"{self.name}:{line}: {reason}{shown}; {remedy}, {_SKIP}.")
         self.skipped[reason] += 1
 
     def require(self, rows: int) -> None:

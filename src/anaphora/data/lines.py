@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.files import CHUNK, LONGEST_ROW, TextFile, Verdict
+from anaphora.data.files import BROKEN, CHUNK, LONGEST_ROW, TextFile, Verdict
 from anaphora.errors import DataError
 
 NEWLINE, RETURN, TAB, SPACE = b"\n\r\t "
@@ -162,7 +162,7 @@ def _check_text(lines: Lines) -> None:
             index = lines.at(place)
             lines.reject(
                 index,
-                "broken UTF-8",
+                BROKEN,
                 f"byte 0x{lines.data[place]:02X}, number {lines.offset + place} of the file",
             )
             start = int(lines.starts[index + 1]) if index + 1 < len(lines) else len(lines.data)

@@ -14,7 +14,7 @@ import numpy as np
 
 from anaphora.data.files import TextFile
 from anaphora.data.series import Series
-from anaphora.data.series_times import NAMES, is_number, looks_like_time
+from anaphora.data.series_times import NAMES, disorder, is_number, looks_like_time
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
 from anaphora.data.sources.roles import check_named
@@ -70,7 +70,27 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
         owners += [str(table.cell(record.values, series))] if series else []
     grid = np.frombuffer(values, dtype=np.float64).reshape(-1, len(names))
     found = _parted(Path(table.name).name.partition(".")[0] or table.name, grid, times, owners)
+    for one in found:
+        _check_times(table.name, one, f"{one.name}: " if len(found) > 1 else "", time or "")
     return tuple(names), found, time or "", series or ""
+
+
+def _check_times(name: str, one: Series, where: str, column: str) -> None:
+    """A `DataError` for a series with its newest step first, which would be forecast backwards, and a warning where its times are
+    unsorted, or jump over steps."""
+    found = disorder(one.times)
+    if found is None:
+        return
+    what, before, after = found
+    if what == "backwards":
+        raise DataError(
+            f"{name}: {where}the times run backwards, from {before} to {after}; sort the rows by {column}, the oldest first."
+        )
+    if what == "unsorted":
+        advice = f"{before} comes before {after}; sort the rows by {column}, or name the column of different series `{SERIES}`"
+    else:
+        advice = f"nothing between {before} and {after}; the rows are read as if nothing were missing: add rows with empty cells"
+    warnings.warn(f"{name}: {where}{advice}", stacklevel=5)
 
 
 def _parted(

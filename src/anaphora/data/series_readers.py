@@ -17,6 +17,7 @@ from anaphora.data.series_arrays import from_python, read_arrays, read_rolls
 from anaphora.data.series_csv import read_table, table_at
 from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.data.sources.objects import table_of
+from anaphora.data.sources.report import report_held
 from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError
 
@@ -67,7 +68,13 @@ def open_training_series(
     if valid is None and (train.facts["kind"] == "corpus" or "dev" in train.facts.get("splits", ())):
         valid = data
     if valid is None:
-        return hold_out(train, least=least, whole=whole, holdout=holdout)
+        parts = hold_out(train, least=least, whole=whole, holdout=holdout)
+        if whole:
+            report_held(len(parts[1].series), len(train.series), "series", last=True)
+        else:
+            steps = sum(len(one) for one in train.series)
+            report_held(steps - sum(len(one) for one in parts[0].series), steps, "steps", last=True)
+        return parts
     return train, open_series(valid, role="dev", **read)
 
 

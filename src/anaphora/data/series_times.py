@@ -56,6 +56,45 @@ def continued(times: Sequence[str], steps: int) -> list[str]:
     return [f"+{step}" for step in range(1, steps + 1)]
 
 
+CHECKED = 50_000
+"""Stamps of a series that are looked at, which takes half a second."""
+FEW_JUMPS = 0.05
+"""More jumps than this share of the steps belong to the calendar: weekends, nights."""
+
+
+def disorder(times: Sequence[str]) -> tuple[str, str, str] | None:
+    """What is wrong with the order of time stamps: ``backwards`` (newest first), ``unsorted``, or a ``gap`` in times that are regular
+    elsewhere; with the two stamps where it is met first. None where they are in order, or are no times."""
+    texts = [text.strip() for text in times[:CHECKED]]
+    steps = _steps(texts)
+    if steps is None or len(steps) < 2:
+        return None
+    back = [place for place, step in enumerate(steps) if step < 0]
+    usual = sorted(steps)[len(steps) // 2]
+    jumps = [place for place, step in enumerate(steps) if step > 1.5 * usual > 0]
+    if len(back) > len(steps) / 2 and max(steps) <= 0:
+        return "backwards", texts[0], texts[-1]
+    found = "unsorted" if back else "gap" if 0 < len(jumps) <= FEW_JUMPS * len(steps) else None
+    if found is None:
+        return None
+    place = (back or jumps)[0]
+    return found, texts[place], texts[place + 1]
+
+
+def _steps(texts: Sequence[str]) -> list[float] | None:
+    """The differences of neighbouring stamps, in their own unit; None where they are no numbers and no times of one form."""
+    if texts and all(is_number(text) for text in texts):
+        places = [float(text) for text in texts]
+        return [b - a for a, b in itertools.pairwise(places)]
+    for form in _FORMS:
+        if texts and _parsed(texts[0], form) is not None:
+            stamps = [_parsed(text, form) for text in texts]
+            if None not in stamps:
+                known = [stamp for stamp in stamps if stamp is not None]
+                return [(b - a).total_seconds() for a, b in itertools.pairwise(known)]
+    return None
+
+
 def _next_numbers(last: Sequence[str], steps: int) -> list[str] | None:
     numbers = [float(text) for text in last]
     gap = numbers[-1] - numbers[-2]

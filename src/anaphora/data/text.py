@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.files import TextFile, Verdict
+from anaphora.data.files import BROKEN, TextFile, Verdict
 from anaphora.data.sources.holdout import held_count
 from anaphora.errors import DataError
 
@@ -276,7 +276,7 @@ def _sound(data: bytes, number: int, verdict: Verdict) -> Iterator[str]:
         try:
             one = line.decode("utf-8")
         except UnicodeDecodeError as error:
-            verdict.reject(number + index, "broken UTF-8", f"byte 0x{line[error.start]:02X}")
+            verdict.reject(number + index, BROKEN, f"byte 0x{line[error.start]:02X}")
             continue
         if "\0" in one:
             verdict.reject(number + index, "a NUL character")

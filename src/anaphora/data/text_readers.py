@@ -17,7 +17,7 @@ from anaphora.data.sources.holdout import open_both
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.opening import SPLITS
-from anaphora.data.sources.report import report
+from anaphora.data.sources.report import report, report_held
 from anaphora.data.sources.roles import ONE_TEXT
 from anaphora.data.sources.table import Hints
 from anaphora.data.spilling import written_whole
@@ -76,12 +76,14 @@ def open_training_text(
 ) -> tuple[Text, Text]:
     """``(train, dev)``: dev text is what was given, an embedded corpus's own, or a part held out: of separate lines
     (``by_line``) some chosen by ``seed``, of running text its end."""
-    return open_both(
-        data,
-        valid,
-        lambda one, role: open_text(one, role=role, **read),
-        lambda text: hold_out_lines(text, holdout, seed) if by_line else hold_out_end(text, holdout),
-    )
+
+    def apart(text: Text) -> tuple[Text, Text]:
+        train, dev = hold_out_lines(text, holdout, seed) if by_line else hold_out_end(text, holdout)
+        sizes = (dev.lines, text.source.lines) if by_line else (dev.characters, text.characters)
+        report_held(*sizes, "lines" if by_line else "characters", last=not by_line)
+        return train, dev
+
+    return open_both(data, valid, lambda one, role: open_text(one, role=role, **read), apart)
 
 
 def reopen_texts(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Text, Text]:

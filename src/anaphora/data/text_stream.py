@@ -82,12 +82,8 @@ class StreamBatch:
         return inputs, targets
 
 
-class StreamBatches:
-    """Truncated back-propagation: the text as ``rows`` parallel streams, read ``steps`` symbols at a time.
-
-    Row r of a batch goes on where row r of the batch before ended, so that a state can be carried over. Each
-    epoch begins a little later in the text, so that it is cut elsewhere; its first batch is ``fresh``.
-    """
+class _Batches:
+    """Where batches of a text stand: ``rows`` stretches of ``steps`` symbols each, or as many as the text has."""
 
     def __init__(self, ids: Ids, *, rows: int, steps: int, seed: int):
         symbols = len(ids) - 1
@@ -96,6 +92,21 @@ class StreamBatches:
         self._steps = min(steps, symbols)
         self._rows = max(1, min(rows, symbols // self._steps))
         self._next = 0
+
+    def state(self) -> dict[str, int]:
+        """Where the batches stand, for `restore`."""
+        return {"epoch": self.epoch, "next": self._next}
+
+    def restore(self, state: dict[str, int]) -> None:
+        self.epoch, self._next = state["epoch"], state["next"]
+
+
+class StreamBatches(_Batches):
+    """Truncated back-propagation: the text as ``rows`` parallel streams, read ``steps`` symbols at a time.
+
+    Row r of a batch goes on where row r of the batch before ended, so that a state can be carried over. Each
+    epoch begins a little later in the text, so that it is cut elsewhere; its first batch is ``fresh``.
+    """
 
     def __iter__(self) -> Iterator[StreamBatch]:
         return self
@@ -123,24 +134,12 @@ class StreamBatches:
         offset = int(random_of(self._seed, self.epoch, 0).randint(most)) if self.epoch else 0
         return offset, (len(self._ids) - 1 - offset) // self._rows
 
-    def state(self) -> dict[str, int]:
-        """Where the streams stand, for `restore`."""
-        return {"epoch": self.epoch, "next": self._next}
 
-    def restore(self, state: dict[str, int]) -> None:
-        self.epoch, self._next = state["epoch"], state["next"]
-
-
-class WindowBatches:
+class WindowBatches(_Batches):
     """The text in windows of ``steps`` symbols, ``rows`` to a batch, in a new order and cut elsewhere each epoch."""
 
     def __init__(self, ids: Ids, *, rows: int, steps: int, seed: int):
-        symbols = len(ids) - 1
-        self.epoch = 0
-        self._ids, self._seed = ids, seed
-        self._steps = min(steps, symbols)
-        self._rows = max(1, min(rows, symbols // self._steps))
-        self._next = 0
+        super().__init__(ids, rows=rows, steps=steps, seed=seed)
         self._order: tuple[int, int, Ids] | None = None
 
     def __iter__(self) -> Iterator[StreamBatch]:
@@ -171,10 +170,3 @@ class WindowBatches:
             order = random.permutation((len(self._ids) - 1 - offset) // self._steps)
             self._order = (self.epoch, offset, order)
         return self._order[1], self._order[2]
-
-    def state(self) -> dict[str, int]:
-        """Where the windows stand, for `restore`."""
-        return {"epoch": self.epoch, "next": self._next}
-
-    def restore(self, state: dict[str, int]) -> None:
-        self.epoch, self._next = state["epoch"], state["next"]

@@ -91,6 +91,7 @@ class Estimator(Intervening, Predicting):
         def opened(run: RunFolder) -> tuple[Any, Any]:
             train, dev = self._open(data, valid, spill=run.path / "data", **fields)
             self._learn_or_take_over(train)
+            self._check_dev_given(dev)
             return train, dev
 
         reporter = reporter or reporter_for(self.settings_, verbose)
@@ -124,10 +125,16 @@ class Estimator(Intervening, Predicting):
         choose_device(self.settings_.device)  # a device that is not there is a mistake already
         train, dev = self._open(data, valid, spill=None, **fields)
         self._learn_or_take_over(train)
+        self._check_dev_given(dev)
         facts = {"train": train.describe(), "valid": dev.describe(), "vocabulary": self._vocabulary()}
         if self._direct:
             return facts
         return facts | plan_training(self.settings_, self._fresh_model(), self._symbols(train), len(train))
+
+    def _check_dev_given(self, dev: Any) -> None:
+        """`_check_dev` for dev data that were not held out of the training data, in which a label may be the only one of its kind."""
+        if dev.describe().get("kind") != "held-out":
+            self._check_dev(dev)
 
     def _learn_or_take_over(self, data: Any) -> None:
         """Symbols and labels of the data, or those of the teachers that the settings name."""

@@ -13,7 +13,8 @@ from torch import nn
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside
 from anaphora.probe.answers import answer_of
-from anaphora.probe.interventions import Changer, Intervention, Patch, applied, captured_state
+from anaphora.probe.changing import Changer, applied, captured_state
+from anaphora.probe.interventions import Intervention, Patch
 from anaphora.probe.trace import Trace
 
 COMMANDS = ("classify", "tag", "language", "answer")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from anaphora.data.labelled_targets import Targets, split
 from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
 from anaphora.data.sources.table import Table
@@ -52,6 +53,23 @@ def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
     table = {f"x{i}": column for i, column in enumerate(inputs.T, start=1)}
     names = [TARGET] if targets.ndim == 1 else [f"{TARGET}{i}" for i in range(1, targets.shape[1] + 1)]
     return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
+
+
+def check_shared(targets: Targets, wanted: Iterable[str]) -> None:
+    """A `DataError` where none of the labels ``wanted`` of dev data is one of the training data, so that all answers would be wrong."""
+    if targets.kind == "number":
+        return
+    first = None
+    for label in wanted:
+        names = split(label) if targets.kind == "classes" else [label]
+        if any(name in targets.names for name in names):
+            return
+        first = next(iter(names), None) if first is None else first
+    if first is not None:
+        known = ", ".join(targets.names[:5]) + (" …" if len(targets.names) > 5 else "")
+        raise DataError(
+            f"the dev data have no label of the training data: {first[:60]!r} is none of {known}; give other dev data, or name the column of their labels."
+        )
 
 
 def given_labels(data: Any, fields: dict[str, str | None]) -> Sequence[Any] | None:

@@ -30,9 +30,11 @@ _NUMBER = re.compile(r"#([0-9]{1,9})(?:\s+(.*))?", re.DOTALL)
 
 
 def facts_of(estimator: Any, text: str) -> dict[str, Any]:
-    """What a trace says of the model it comes from."""
+    """What a trace says of the model it comes from; ``voices`` are those that its predictions are the mean of."""
     settings = estimator.settings_
-    return {"task": estimator.command, "preset": settings.model, "seed": settings.seed, "text": text}
+    facts = {"task": estimator.command, "preset": settings.model, "seed": settings.seed, "text": text}
+    voices = getattr(estimator, "usual_voices", 1)
+    return facts | {"voices": voices} if voices > 1 else facts
 
 
 def places_of(inputs: Any, encoded: Any) -> list[str]:

@@ -25,6 +25,7 @@ from anaphora.settings.own import parts_of
 from anaphora.tasks.config import read_config
 from anaphora.tasks.own import brought_back
 from anaphora.tasks.result import Result
+from anaphora.tasks.teaching import has_teachers, take_over
 from anaphora.training import distributed
 from anaphora.training.durable import make_folder, replace_file, writing
 from anaphora.training.loop import TrainingResult
@@ -179,7 +180,10 @@ def train_next(first: Estimator, path: Path, seed: int, reporter: Reporter | Non
         if (origin.path / "data").is_dir():  # rows that were given from Python are kept with the run
             shutil.copytree(origin.path / "data", run.path / "data", dirs_exist_ok=True)
         data, dev = other._reopen(run, config)
-        other._learn(data)
+        if has_teachers(other):  # their symbols, which may be more than those of the data
+            take_over(other)
+        else:
+            other._learn(data)
         return data, dev
 
     return other._fit(opened, path / f"seed-{seed}", False, reporter)

@@ -117,6 +117,9 @@ class Task(ABC):
         """The name of the dev measure that decides which weights are best."""
         return str(getattr(self.settings_, "metric", ""))
 
+    def _check_dev(self, dev: Any) -> None:  # noqa: B027
+        """Refuse dev data that say nothing about what was learned, such as those of other labels; by default nothing."""
+
     def _advice(self, run: Path) -> str:
         """What the user should know of the run that has just ended, in a sentence without its full stop; often nothing."""
         return ""

@@ -17,6 +17,7 @@ from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
 from anaphora.views.room import plot_width
 from anaphora.views.scene import Dot, Label, Path, Rect, Scene
+from anaphora.views.states import heard_once
 from anaphora.views.text import ems, fold, shorten, visible
 
 TITLE = "CTC posteriors and lattice"
@@ -71,6 +72,7 @@ def ctc(trace: Trace, *, frames: int = MOST_FRAMES) -> Panels:
     words = f"target {target} · log p = {float(trace.facts['log_likelihood']):.4f}, the sum over all paths"
     cut = trace.arrays["posteriors"].values.shape[0] - len(posteriors)
     notes = [f"the first {len(posteriors)} of {len(posteriors) + cut} frames"] if cut else []
+    notes += heard_once(trace)
     charts: list[object] = [Lines("Posteriors", "", x_title, "probability", lines), heat]
     return Spelled(TITLE, words, charts, notes, READING, CAUTION, lines, lattice, states, path, x_title)
 

@@ -11,6 +11,7 @@ from anaphora.probe.trace import Trace
 from anaphora.views.captions import said
 from anaphora.views.heard import Heard, Word
 from anaphora.views.lines import Line
+from anaphora.views.states import proof
 
 TITLE = "Spectrogram, words and CTC posteriors"
 READING = (
@@ -53,8 +54,7 @@ def spectrogram(trace: Trace, *, start: float = 0.0, seconds: float = 12.0, symb
         notes.append(
             f"from {start:.2f} to {end:.2f} of {whole:.2f} seconds; start and seconds show another part"
         )
-    if trace.max_difference is not None:
-        notes.append(f"probe against model: max |Δ| = {trace.max_difference:.2g}")
+    notes += proof(trace)
     hertz = [float(f) for f in trace.facts.get("frequencies", [])]
     hertz = hertz if len(hertz) == values.shape[1] else []
     return Heard(

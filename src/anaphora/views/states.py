@@ -125,9 +125,19 @@ def pick_layer(values: NDArray[np.float32], layer: int | None) -> NDArray[np.flo
 
 
 def proof(trace: Trace) -> list[str]:
-    """The sentence that says how far the probe was from the model."""
+    """The sentences that say how far the probe was from the model, and from its predictions."""
     gap = trace.max_difference
-    return [] if gap is None else [f"probe against model: max |Δ| = {gap:.2g}"]
+    return ([] if gap is None else [f"probe against model: max |Δ| = {gap:.2g}"]) + heard_once(trace)
+
+
+def heard_once(trace: Trace) -> list[str]:
+    """Of a transcriber whose predictions are the mean over several voices, the sentence that a probe hears one of them."""
+    voices = int(trace.facts.get("voices", 1))
+    if voices == 1:
+        return []
+    return [
+        f"heard once, as it was recorded; predict hears it as {voices} voices and averages them, so its text may differ (voices=1 is this one)"
+    ]
 
 
 def facts_line(trace: Trace) -> str:

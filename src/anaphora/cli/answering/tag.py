@@ -3,7 +3,8 @@ sequence in a line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
 from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.conll_examples import split_words
+from anaphora.data.files import TextFile
 from anaphora.data.framed import read_csv, sequences_of
 from anaphora.data.streams import line_batches
 from anaphora.data.vectors_files import read_array, read_arrays
@@ -22,6 +24,9 @@ from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.tag.estimator import Tagger
 from anaphora.tasks.tag.inference import tagged
+
+_LOOK, _LINES = 1 << 16, 200
+"""Bytes and lines that are looked at to tell columns from text."""
 
 
 def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
@@ -33,7 +38,7 @@ def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[li
         return (list(map(item, some)) for some in _frames(source, learnt))
     form = options.get("form") or "auto"
     if form == "auto":
-        form = "text" if source == "-" else _form_to_tag(source)
+        form = "text" if source == "-" else _form_to_tag(source, model.learnt_.tags)
     if form in ("conll", "conllu"):
         origin = model.learnt_.origin
         fields = origin.fields(form, options.get("source_field"), options.get("target_field"))
@@ -77,12 +82,27 @@ def _frames(source: str, learnt: Mapping[str, Any]) -> Iterable[list[Any]]:
     return sequence_batches(source, "rows", str(learnt.get("source_field") or "sequence"))
 
 
-def _form_to_tag(source: str) -> str:
-    """Files without a telling ending hold text here, as there need be no second column."""
+def _form_to_tag(source: str, tags: Collection[str]) -> str:
+    """Files without a telling ending hold text here, as there need be no second column, unless their last column holds ``tags``."""
     form = form_of(source)
     if form not in ("tsv", "conll", "conllu"):
         return "table"
-    return "text" if form == "tsv" or Path(source).suffix.lower() in ("", ".txt") else form
+    if form == "tsv" or Path(source).suffix.lower() not in ("", ".txt"):
+        return "text" if form == "tsv" else form
+    if not _has_tags(source, tags):
+        return "text"
+    warnings.warn(f"{source}: read as columns, a word and its tag on each line", stacklevel=2)
+    return "conll"
+
+
+def _has_tags(source: str, tags: Collection[str]) -> bool:
+    """Whether the first lines all have the same number of columns, and nearly all of them one of ``tags`` in the last."""
+    file = TextFile(source)
+    lines = file.at(file.begin, _LOOK).decode("utf-8", errors="replace").split("\n")
+    rows = [line.split() for line in lines[:_LINES] if line.strip() and not line.startswith("#")]
+    if len(rows) < 2 or len(set(map(len, rows))) > 1 or len(rows[0]) < 2:
+        return False
+    return sum(row[-1] in tags for row in rows) >= 0.9 * len(rows)
 
 
 def _columns(batches: Iterable[list[str]], columns: Columns, width: int) -> Iterator[list[Item]]:

@@ -7,13 +7,19 @@ from typing import Any
 import click
 
 from anaphora.cli.commands.train import _setting_options
-from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
-from anaphora.cli.options import json_option, skip_bad_option, source_field_option, target_field_option
+from anaphora.cli.options import (
+    json_option,
+    seeds_option,
+    skip_bad_option,
+    source_field_option,
+    target_field_option,
+)
 
 EXAMPLES = """
 anaphora distill runs/big train.tsv --valid dev.tsv --hidden 128 -o runs/small
 anaphora distill runs/a runs/b runs/c train.tsv --valid dev.tsv -o runs/of-three
+anaphora distill runs/big train.tsv --valid dev.tsv --hidden 128 --seeds 3 -o runs/three-small
 anaphora distill runs/big train.tsv --sequences --model lstm-attention -o runs/small
 anaphora distill runs/big train.tsv --extra texts.txt -o runs/self-trained
 """
@@ -42,6 +48,7 @@ anaphora distill runs/big train.tsv --extra texts.txt -o runs/self-trained
 @source_field_option
 @target_field_option
 @skip_bad_option
+@seeds_option
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 @json_option
 def command(
@@ -55,6 +62,7 @@ def command(
     source_field: str | None,
     target_field: str | None,
     skip_bad: bool,
+    seeds: int,
     force: bool,
     as_json: bool,
     **flags: Any,
@@ -101,13 +109,10 @@ def command(
     }
     request = read_request(None, places, given, assignments)
 
-    from anaphora.cli.training import train
+    from anaphora.cli.training import exit_status, train
 
     rewrite = _rewriting(request, teachers, sequences, extra) if sequences or extra else None
-    stopped = train(request, force=force, as_json=as_json, rewrite=rewrite)
-    from anaphora.training.interrupts import exit_code
-
-    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
+    return exit_status(train(request, force=force, as_json=as_json, seeds=seeds, rewrite=rewrite))
 
 
 def _check_tasks(teachers: tuple[str, ...], tasks: list[Any]) -> None:

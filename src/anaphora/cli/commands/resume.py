@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from anaphora.cli.failures import FINE, INTERRUPTED
 from anaphora.cli.group import Order
 from anaphora.cli.options import checkpoint_option, json_option, trust_option
 
@@ -34,7 +33,7 @@ def command(
 
     With --checkpoint the run goes back to that step; the checkpoints after it are removed.
 
-    RUN may be a folder of `train --seeds`: runs that have not ended continue, and those that are missing start.
+    RUN may be a folder of `train --seeds` or `distill --seeds`: runs that have not ended continue, and those that are missing start.
 
     The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
     config.json was edited since, the changes are reported.
@@ -42,7 +41,7 @@ def command(
     import time
     from pathlib import Path
 
-    from anaphora.cli.training import report
+    from anaphora.cli.training import exit_status, report
     from anaphora.tasks.config import read_config
     from anaphora.tasks.registry import estimator
     from anaphora.tasks.seeds import first_run
@@ -59,7 +58,4 @@ def command(
         force=force,
         reporter=make_reporter(config.settings),
     )
-    stopped = report(model, run, seconds=time.monotonic() - begun, as_json=as_json)
-    from anaphora.training.interrupts import exit_code
-
-    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
+    return exit_status(report(model, run, seconds=time.monotonic() - begun, as_json=as_json))

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from anaphora.cli.catalog import TASK_COMMANDS
-from anaphora.cli.failures import FINE, INTERRUPTED
+from anaphora.cli.failures import FINE
 from anaphora.cli.group import Order
 from anaphora.cli.options import (
     json_option,
+    seeds_option,
     skip_bad_option,
     source_field_option,
     target_field_option,
@@ -124,12 +125,7 @@ class Train(Order):
 @target_field_option
 @time_field_option
 @skip_bad_option
-@click.option(
-    "--seeds",
-    type=int,
-    metavar="N",
-    help="Train N times, with --seed and those after it; mean and spread of each measure.",
-)
+@seeds_option
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would happen; train nothing.")
 @json_option
@@ -145,7 +141,7 @@ def command(
     target_field: str | None,
     time_field: str | None,
     skip_bad: bool,
-    seeds: int | None,
+    seeds: int,
     force: bool,
     dry_run: bool,
     as_json: bool,
@@ -183,15 +179,12 @@ def command(
         given["bad_rows"] = "skip"
     request = read_request(file, places, given, assignments)
 
-    from anaphora.cli.training import plan, train
+    from anaphora.cli.training import exit_status, plan, train
 
     if dry_run:
         plan(request, force=force, as_json=as_json)
         return FINE
-    stopped = train(request, force=force, as_json=as_json, seeds=1 if seeds is None else seeds)
-    from anaphora.training.interrupts import exit_code
-
-    return exit_code(INTERRUPTED) if stopped == "interrupted" else FINE
+    return exit_status(train(request, force=force, as_json=as_json, seeds=seeds))
 
 
 def _both(first: str | None, second: str | None, option: str) -> str | tuple[str, str] | None:

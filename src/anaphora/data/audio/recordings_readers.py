@@ -63,6 +63,7 @@ def open_recordings(
         corpus = CORPORA.get(name) if isinstance(data, str) else None
         if isinstance(corpus, SoundCorpus):
             return _generated(corpus, find(name, variant or None)[1], SPLITS[role], features)
+        _check_list(Path(data))
         if Path(data).suffix == ".npz":
             items, transcripts = unpack(Path(data))
             facts = {"kind": "recordings", "form": "arrays", "path": os.path.abspath(data)}
@@ -92,6 +93,15 @@ def open_recordings(
     verdict = Verdict(f"{role} recordings", bad_rows)
     found = _gathered(data, verdict, {"kind": "recordings", "form": "memory"}, features, rate or 0)
     return found if spill is None else _spilled(found, role, features, spill)
+
+
+def _check_list(path: Path) -> None:
+    """A `DataError` for a folder or a recording, where a list of recordings with their transcripts belongs."""
+    what = "a folder" if path.is_dir() else "a recording"
+    if path.is_dir() or path.suffix.lower() in AUDIO_ENDINGS:
+        raise DataError(
+            f"{path} is {what}; give a list, a table (.tsv, .csv, .jsonl) with a recording and what is said in it in each row."
+        )
 
 
 def _listed(path: Path, pairs: Source, bad_rows: str, features: Features) -> Recordings:

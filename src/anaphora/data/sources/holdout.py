@@ -11,6 +11,7 @@ import numpy as np
 
 from anaphora.data.reopening import Described, reopen_both
 from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.report import report_held
 from anaphora.data.sources.roles import TEXT_PAIR
 from anaphora.data.sources.source import Source
 from anaphora.errors import DataError
@@ -90,7 +91,13 @@ def open_parts(
     data: Any, valid: Any | None, open_: Callable[..., P], *, seed: int, holdout: float = 0
 ) -> tuple[P, P]:
     """`open_both` for data of which examples are held out by `hold_out`."""
-    return open_both(data, valid, open_, lambda whole: hold_out(whole, seed=seed, holdout=holdout))
+
+    def apart(whole: P) -> tuple[P, P]:
+        train, dev = hold_out(whole, seed=seed, holdout=holdout)
+        report_held(len(dev), len(whole))
+        return train, dev
+
+    return open_both(data, valid, open_, apart)
 
 
 def reopen_parts(descriptions: Mapping[str, Any], reopen: Callable[[Mapping[str, Any]], P]) -> tuple[P, P]:

@@ -31,6 +31,14 @@ def say(line: str) -> None:
         listener(line)
 
 
+def report_held(dev: int, whole: int, what: str = "rows", *, last: bool = False) -> None:
+    """Report how many of the examples became dev data, because none were given."""
+    shown = [f"{count:,}".replace(",", " ") for count in (dev, whole)]
+    say(
+        f"held out {'the last ' if last else ''}{shown[0]} of {shown[1]} {what} as dev data (valid gives others, holdout more or fewer)"
+    )
+
+
 def report(table: Table, source: Source) -> None:
     """Report what was detected in an opened file."""
     if _listener.get():  # labels are counted for it
@@ -53,7 +61,9 @@ def reading(table: Table, source: Source) -> str:
         )
         if column.kind == "label":
             classes = len({row[place] for row in source.read(range(min(len(source), _MANY)))})
-            part += f" ({classes}{' or more' if len(source) > _MANY else ''} classes)"
+            part += (
+                f" ({classes}{' or more' if len(source) > _MANY else ''} class{'' if classes == 1 else 'es'})"
+            )
         parts.append(part)
     used = {one for column in source.columns for one in parts_of(column.name, table.names)}
     left = [name for name in table.names if name not in used]

@@ -53,7 +53,7 @@ from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
-from anaphora.tasks.learning import given_labels, label_kind, paired
+from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
@@ -143,6 +143,9 @@ class Classifier(SequenceReader):
         settle_r_drop(self)
         targets = Targets.learn(s.target, labels_of(data))
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
+
+    def _check_dev(self, dev: Labelled) -> None:
+        check_shared(self.targets_, labels_of(dev))
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))

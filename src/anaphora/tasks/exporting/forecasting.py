@@ -12,6 +12,7 @@ from anaphora.models.forecaster import Forecaster
 from anaphora.models.forecaster_classical import Ancestor
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
+from anaphora.tasks.forecast.build import features_of
 from anaphora.tasks.forecast.inference.running import chain_of
 
 
@@ -44,7 +45,7 @@ def forecaster_export(m: Any) -> Export:
         )
     s, columns = m.settings_, m.columns_
     dense = not s.window or not s.horizon
-    known, ahead, features = len(columns.known), max(s.horizon, 1), m._features()
+    known, ahead, features = len(columns.known), max(s.horizon, 1), features_of(s, columns)
     asked = known and bool(s.horizon)
 
     def make(batch: int, length: int) -> dict[str, Tensor]:

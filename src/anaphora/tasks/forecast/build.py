@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 
+from anaphora.data.series import SeriesData
 from anaphora.data.series_arrays import ROLL_COLUMNS
 from anaphora.data.series_scale import Columns
 from anaphora.models.forecaster import (
@@ -16,14 +19,46 @@ from anaphora.models.forecaster import (
     WindowMap,
     WindowReader,
 )
+from anaphora.models.forecaster_classical import Ancestor, KalmanForecaster, Structure, VARForecaster
+from anaphora.models.own import OwnForecast
 from anaphora.nn import DilatedStack, transformer
 from anaphora.settings.own import Part
 from anaphora.tasks.forecast.info import ForecasterSettings
+from anaphora.tasks.own import own_model
 from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
 
 OCTAVE, CHORDS = 12, 128  # `neighbours` and `nade` of piano rolls
 RAREST = 1e-3
 """The least rate that a forecaster begins with."""
+STRUCTURES: tuple[Structure, ...] = ("level", "trend", "dynamic")
+
+
+def fresh_forecaster(s: ForecasterSettings, columns: Columns) -> nn.Module:
+    """The user's own network, or that of the preset, with fresh weights."""
+    features, targets = features_of(s, columns), columns.targets
+    own = own_model("forecast", s, inputs=features, outputs=len(targets), labels=targets)
+    if own is not None:
+        return OwnForecast(own, targets=len(targets), horizon=max(s.horizon, 1), aligned=not s.horizon)
+    return build_forecaster(s, columns, features)
+
+
+def features_of(s: ForecasterSettings, columns: Columns) -> int:
+    """Values per step that a network reads: see `prepare`."""
+    groups = (columns.others,) if not s.horizon else (columns.targets, columns.others)
+    gaps = [group for group in groups if any(columns.gaps[place] for place in columns.places(group))]
+    return sum(map(len, groups)) + sum(map(len, gaps))
+
+
+def fitted_ancestors(s: ForecasterSettings, columns: Columns, data: SeriesData) -> Iterator[Ancestor]:
+    """The models that a direct preset fits to ``data``, of which the dev data choose one."""
+    series = [columns.standardised(one.values) for one in data.series]
+    if s.model == "var":
+        yield VARForecaster.fit(series, columns, lags=s.lags, max_lags=s.max_lags)
+        return
+    for structure in STRUCTURES if s.structure == "auto" else (s.structure,):
+        yield KalmanForecaster.fit(
+            series, columns, structure=structure, states=s.states, iterations=s.iterations
+        )
 
 
 def build_forecaster(s: ForecasterSettings, columns: Columns, features: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -16,47 +16,30 @@ from anaphora.data.series_readers import open_series, open_training_series, reop
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.models.forecaster_classical import (
-    Ancestor,
-    KalmanForecaster,
-    Structure,
-    VARForecaster,
-    restored,
-)
-from anaphora.models.own import OwnForecast
+from anaphora.models.forecaster_classical import Ancestor, restored
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.forecast.build import build_forecaster
-from anaphora.tasks.forecast.inference.ahead import (
-    Floats,
-    Prediction,
-    along,
-    in_units,
-    look_ahead,
-    with_interval,
-)
+from anaphora.tasks.forecast.build import fitted_ancestors, fresh_forecaster
+from anaphora.tasks.forecast.inference.ahead import Floats, Prediction
+from anaphora.tasks.forecast.inference.asked import forecast, why_not
 from anaphora.tasks.forecast.inference.running import outputs
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
 from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
 from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
 from anaphora.tasks.forecast.probing import probe_forecaster
-from anaphora.tasks.given import check_finite
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import TARGET, aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
-from anaphora.tasks.own import own_model
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.suiting.forecast import suit_level
+from anaphora.tasks.suiting.forecast import suit_level, suit_rolls
 from anaphora.tasks.suiting.naive import rival_of
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
-
-STRUCTURES: tuple[Structure, ...] = ("level", "trend", "dynamic")
 
 
 class Forecaster(Estimator):
@@ -112,6 +95,7 @@ class Forecaster(Estimator):
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[SeriesData, SeriesData]:
+        suit_rolls(self, data)
         s = self.settings_
         train, dev = open_training_series(
             data,
@@ -159,18 +143,7 @@ class Forecaster(Estimator):
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")
-        s, features, targets = self.settings_, self._features(), self.columns_.targets
-        own = own_model(self.command, s, inputs=features, outputs=len(targets), labels=targets)
-        if own is not None:
-            return OwnForecast(own, targets=len(targets), horizon=max(s.horizon, 1), aligned=not s.horizon)
-        return build_forecaster(self.settings_, self.columns_, self._features())
-
-    def _features(self) -> int:
-        """Values per step that a network reads: see `prepare`."""
-        columns, others = self.columns_, self.columns_.others
-        groups = (others,) if not self.settings_.horizon else (columns.targets, others)
-        gaps = [group for group in groups if any(columns.gaps[place] for place in columns.places(group))]
-        return sum(map(len, groups)) + sum(map(len, gaps))
+        return fresh_forecaster(self.settings_, self.columns_)
 
     def _objective_and_batches(self, data: SeriesData, dev: SeriesData) -> tuple[Objective, Batches]:
         s, windows = self.settings_, self._windows(data)
@@ -188,7 +161,7 @@ class Forecaster(Estimator):
         windows = self._windows(dev)
         chosen = windows.spread(self.settings_.valid_examples)
         best: tuple[dict[str, float], Ancestor] | None = None
-        for model in self._fitted(data):
+        for model in fitted_ancestors(self.settings_, self.columns_, data):
             found = list(outputs(model, windows, chosen))
             measures = dev_measures(found, self.columns_, "mse")
             model.errors = error_quantiles(found, self.columns_)
@@ -197,18 +170,6 @@ class Forecaster(Estimator):
         assert best is not None
         measures, self.model_ = best
         return measures
-
-    def _fitted(self, data: SeriesData) -> Iterator[Ancestor]:
-        s, columns = self.settings_, self.columns_
-        series = [columns.standardised(one.values) for one in data.series]
-        if s.model == "var":
-            yield VARForecaster.fit(series, columns, lags=s.lags, max_lags=s.max_lags)
-            return
-        asked = STRUCTURES if s.structure == "auto" else (s.structure,)
-        for structure in asked:
-            yield KalmanForecaster.fit(
-                series, columns, structure=structure, states=s.states, iterations=s.iterations
-            )
 
     def _advice(self, run: Path) -> str:
         return str(rival_of(self, run) or "")
@@ -375,46 +336,13 @@ class Forecaster(Estimator):
     def _predicted(
         self, data: SeriesData, horizon: int, interval: float, sample: bool, seed: int
     ) -> list[Any]:
-        s, columns = self.settings_, self.columns_
         asked = {"horizon": horizon, "interval": interval, "sample": sample, "seed": seed}
         options = build(ForecastOptions, asked, owner="predict")
-        self._check_options(options)
+        if problem := why_not(options, self.settings_, self.columns_):
+            raise SettingsError([f"{problem}."])
         if isinstance(self.model_, nn.Module):
             self.model_.eval()
-        if not s.horizon:
-            means = along(self.model_, data, columns, window=s.window)
-        else:
-            means = look_ahead(
-                self.model_,
-                data,
-                columns,
-                window=s.window,
-                trained=s.horizon,
-                horizon=options.horizon or s.horizon,
-                draw=np.random.default_rng(options.seed) if options.sample else None,
-            )
-        check_finite(means, "series")
-        if options.interval:
-            return [with_interval(mean, self._errors(), options.interval, columns) for mean in means]
-        return [in_units(mean, columns) for mean in means]
-
-    def _check_options(self, options: ForecastOptions) -> None:
-        s = self.settings_
-        problem = None
-        if options.horizon and not s.horizon:
-            problem = f"horizon = {options.horizon} has no meaning for an aligned forecaster; leave it out"
-        elif options.interval and options.horizon > s.horizon:
-            problem = (
-                f"interval is known for the {s.horizon} steps trained for only; leave out horizon or interval"
-            )
-        elif options.interval and self.columns_.output == "binary":
-            problem = "interval has no meaning for 0s and 1s: the forecasts are probabilities already"
-        elif options.interval and options.sample:
-            problem = "interval and sample exclude each other; leave one out"
-        elif options.sample and self.columns_.output == "continuous":
-            problem = "sample draws counts and 0s and 1s; continuous targets have an interval instead"
-        if problem:
-            raise SettingsError([f"{problem}."])
+        return forecast(self, data, options)
 
 
 __all__ = ["Forecaster", "Prediction"]

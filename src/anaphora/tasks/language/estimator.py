@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import Text
-from anaphora.data.text_lines import LineBatches, encode_lines
+from anaphora.data.text_lines import LineBatches
 from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
@@ -24,7 +24,6 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings, ScoreOptions
 from anaphora.settings.own import Part
-from anaphora.tasks.adapting import adapted_log_probs
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
@@ -35,12 +34,19 @@ from anaphora.tasks.language.build import (
     build_language,
     fit_ngram,
     ngram_line_log_probs,
-    ngram_log_probs,
     ngram_tensors,
     rebuild_ngram,
 )
-from anaphora.tasks.language.inference import LineScore, Listen, draw, draw_on_device
-from anaphora.tasks.language.metrics import lines_judged, stream_log_probs, summary, symbol_log_probs
+from anaphora.tasks.language.inference import LineScore, Listen, device_of, draw, shown
+from anaphora.tasks.language.metrics import (
+    adapted,
+    encoded,
+    line_rows,
+    lines_judged,
+    log_probs,
+    summary,
+    symbol_log_probs,
+)
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
@@ -50,7 +56,7 @@ from anaphora.tasks.suiting.language import suit_text
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
-from anaphora.training.seeding import derive, seed_everything
+from anaphora.training.seeding import seed_everything
 
 MOST_EXAMPLES = 1000
 """Lines of the dev text that can be named by their number."""
@@ -131,37 +137,22 @@ class LanguageModel(Estimator):
         return build_language(self.settings_, size, breaks)
 
     def _objective_and_batches(self, data: Text, dev: Text) -> tuple[Objective, Batches]:
-        s, held = self.settings_, self._encoded(dev, self.settings_.valid_symbols)
+        s, held = self.settings_, encoded(self, dev, self.settings_.valid_symbols)
         batches = self._batches(data)
         if s.model == "masked":
             return MaskedObjective(s, self.tokenizer_.size, held[0]), batches
 
         def measure(model: Any) -> dict[str, float]:
-            return summary(self._log_probs(model, held[0]), held[1])
+            return summary(log_probs(self, model, held[0]), held[1])
 
-        def show(model: Any) -> list[dict[str, str]]:
-            filters = {key: getattr(s, key) for key in SampleSettings.model_fields}
-            seed, device = derive(s.seed, "sample"), _device(model)
-            if device.type == "cuda" and not s.lines:
-                tokens = draw_on_device(model, self.begin, device=device, seed=seed, **filters)
-                return [{"source": "", "reference": "", "output": self.tokenizer_.decode(tokens)}]
-            (drawn,) = draw(
-                model, self.tokenizer_, [self.begin], lines=s.lines, device=device, seed=seed, **filters
-            )
-            tokens = drawn.tokens[::-1] if s.backward else drawn.tokens
-            return [{"source": "", "reference": "", "output": self.tokenizer_.decode(tokens)}]
-
-        return LanguageObjective(s, self.tokenizer_.size, measure=measure, show=show), batches
-
-    def _line_rows(self, text: Text) -> list[list[int]]:
-        """The lines as symbols, in the order in which they are read."""
-        rows = encode_lines(text, self.tokenizer_)
-        return [row[::-1] for row in rows] if self.settings_.backward else rows
+        return LanguageObjective(
+            s, self.tokenizer_.size, measure=measure, show=lambda model: shown(self, model)
+        ), batches
 
     def _batches(self, data: Text) -> Batches:
         s = self.settings_
         if s.lines:
-            rows = self._line_rows(data)
+            rows = line_rows(self, data)
             return LineBatches(rows, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed)
         ids = encode_stream(data, self.tokenizer_)
         whole = s.model in ("transformer", "masked") or isinstance(s.model, Part)
@@ -169,36 +160,12 @@ class LanguageModel(Estimator):
         kind = WindowBatches if whole else StreamBatches
         return kind(ids, rows=max(1, s.batch_tokens // steps), steps=steps, seed=s.seed)
 
-    def _encoded(self, text: Text, most: int = 0) -> tuple[list[Any], int]:
-        """The text as rows of symbols (a stream is one, with what begins it), and how many characters they are."""
-        if self.settings_.lines:
-            rows: list[Any] = self._line_rows(text)
-            total = sum(len(row) + 1 for row in rows)
-            kept: list[Any] = []
-            for row in rows:
-                if most and sum(map(len, kept)) >= most:
-                    break
-                kept.append(row)
-        else:
-            ids = encode_stream(text, self.tokenizer_)
-            kept, total = [ids[: most + 1] if most else ids], len(ids) - 1
-        used = sum(len(row) + 1 for row in kept) if self.settings_.lines else len(kept[0]) - 1
-        return kept, round(text.characters * used / total)
-
-    def _log_probs(self, model: Any, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        """log p of every symbol of encoded text: of a stream, or of lines with their ends."""
-        if self._direct:
-            return ngram_log_probs(model, rows, lines=self.settings_.lines)
-        if self.settings_.lines:
-            return symbol_log_probs(model, [[*row, EOS] for row in rows], BOS)
-        return [stream_log_probs(model, ids) for ids in rows]
-
     def _solve(self, data: Text, dev: Text, reporter: Reporter | None) -> dict[str, float]:
         s = self.settings_
-        rows = self._line_rows(data) if s.lines else [encode_stream(data, self.tokenizer_)]
+        rows = line_rows(self, data) if s.lines else [encode_stream(data, self.tokenizer_)]
         self.model_ = fit_ngram(s, rows, self.tokenizer_.size)
-        held, characters = self._encoded(dev)
-        return summary(self._log_probs(self.model_, held), characters)
+        held, characters = encoded(self, dev)
+        return summary(log_probs(self, self.model_, held), characters)
 
     def _weights(self) -> dict[str, Tensor]:
         return ngram_tensors(self.model_) if self._direct else super()._weights()
@@ -213,20 +180,16 @@ class LanguageModel(Estimator):
         return reopen_texts(config.data, spill=run.path / "data")
 
     def _count(self, dev: Text) -> int:
-        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
-        return sum(1 for _ in islice(lines, MOST_EXAMPLES))
+        return sum(1 for _ in islice(_filled(dev), MOST_EXAMPLES))
 
     def _example(self, dev: Text, number: int) -> tuple[str, str]:
         """Line ``number`` of the dev text that is not empty."""
-        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
-        return next(islice(lines, number, None)), ""
+        return next(islice(_filled(dev), number, None)), ""
 
     def _some(self, dev: Text, numbers: Sequence[int]) -> list[tuple[str, str]]:
-        lines = (line for block in dev.blocks() for line in block.split("\n") if line.strip())
         wanted = set(numbers)
-        return [
-            (line, "") for i, line in enumerate(islice(lines, max(wanted, default=-1) + 1)) if i in wanted
-        ]
+        some = islice(_filled(dev), max(wanted, default=-1) + 1)
+        return [(line, "") for i, line in enumerate(some) if i in wanted]
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
@@ -309,13 +272,13 @@ class LanguageModel(Estimator):
         s = self.settings_
         how = self._score_options(options)
         text = self._open_test(data, bad_rows, source_field=source_field)
-        rows, characters = self._encoded(text)
+        rows, characters = encoded(self, text)
         if not self._direct:
             self.model_.eval()
         if s.model == "masked":
             return self._guessed(rows)
         # a model that learns as it goes reads one row at a time, which no other could change
-        found = self._adapted(rows, how) if how.adapts else self._steady(rows)
+        found = adapted(self, rows, how) if how.adapts else self._steady(rows)
         if not self._direct:
             check_finite(found, "line" if s.lines else "text")
         unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
@@ -328,7 +291,7 @@ class LanguageModel(Estimator):
 
     @whatever_the_batch
     def _steady(self, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
-        return self._log_probs(self.model_, rows)
+        return log_probs(self, self.model_, rows)
 
     def _score_options(self, options: Mapping[str, Any]) -> ScoreOptions:
         how = build(ScoreOptions, options, owner="score")
@@ -342,12 +305,6 @@ class LanguageModel(Estimator):
             )
         return how
 
-    def _adapted(self, rows: Sequence[Any], how: ScoreOptions) -> list[np.ndarray[Any, Any]]:
-        """log p of every symbol, by a model that learns from the symbols before."""
-        if self.settings_.lines:
-            return adapted_log_probs(self.model_, [[*row, EOS] for row in rows], [BOS] * len(rows), how)
-        return adapted_log_probs(self.model_, [ids[1:] for ids in rows], [int(ids[0]) for ids in rows], how)
-
     def _open_test(self, data: Data, bad_rows: str | None, **fields: Any) -> Text:
         learnt = self._trained_on.get("of", self._trained_on)
         trained = learnt.get("source_field") if isinstance(data, str | Path) else None
@@ -360,8 +317,8 @@ class LanguageModel(Estimator):
         self._check_one_way("a comparison")
         if not self._direct:
             self.model_.eval()
-        rows, _ = self._encoded(data)
-        found, seconds = timed(lambda some: self._log_probs(self.model_, some), rows)
+        rows, _ = encoded(self, data)
+        found, seconds = timed(lambda some: log_probs(self, self.model_, some), rows)
         if not self._direct:
             check_finite(found, "line" if self.settings_.lines else "text")
         return lines_judged(data, rows, found, seconds, self.tokenizer_, by_line=self.settings_.lines)
@@ -386,7 +343,7 @@ class LanguageModel(Estimator):
             self.tokenizer_,
             begun,
             lines=self.settings_.lines,
-            device=_device(self.model_),
+            device=device_of(self.model_),
             listen=listen,
             **asked,
         )
@@ -420,5 +377,6 @@ class LanguageModel(Estimator):
             )
 
 
-def _device(model: Any) -> torch.device:
-    return next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")
+def _filled(text: Text) -> Iterator[str]:
+    """The lines that are not empty."""
+    return (line for block in text.blocks() for line in block.split("\n") if line.strip())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora.data.growing import GrowingText
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
@@ -21,7 +21,12 @@ from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import Step, normalised
 from anaphora.search._running import Running
 from anaphora.search._sample import Draws, drawing
+from anaphora.settings.language import SampleSettings
 from anaphora.tasks.result import Result
+from anaphora.training.seeding import derive
+
+if TYPE_CHECKING:
+    from anaphora.tasks.language.estimator import LanguageModel
 
 Listen = Callable[[str], None]
 
@@ -182,3 +187,21 @@ class LineScore(Result):
     def perplexity(self) -> float:
         """exp(−log p / symbols), at most e⁷⁰⁰."""
         return math.exp(min(700.0, -self.log_prob / max(1, self.symbols)))
+
+
+def shown(m: LanguageModel, model: Any) -> list[dict[str, str]]:
+    """A text that ``model`` writes while ``m`` is being trained, to look at."""
+    s = m.settings_
+    filters = {key: getattr(s, key) for key in SampleSettings.model_fields}
+    seed, device = derive(s.seed, "sample"), device_of(model)
+    if device.type == "cuda" and not s.lines:
+        tokens = draw_on_device(model, m.begin, device=device, seed=seed, **filters)
+    else:
+        (drawn,) = draw(model, m.tokenizer_, [m.begin], lines=s.lines, device=device, seed=seed, **filters)
+        tokens = drawn.tokens[::-1] if s.backward else drawn.tokens
+    return [{"source": "", "reference": "", "output": m.tokenizer_.decode(tokens)}]
+
+
+def device_of(model: Any) -> torch.device:
+    """Where a model is; one that counts is on the CPU."""
+    return next(model.parameters()).device if isinstance(model, nn.Module) else torch.device("cpu")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.symbols import PAD, UNK
+from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.text import Text
+from anaphora.data.text_lines import encode_lines
+from anaphora.data.text_stream import encode_stream
 from anaphora.data.text_windows import ROWS, by_windows
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vocabularies import single_spaced
@@ -21,13 +23,58 @@ from anaphora.errors import DataError
 from anaphora.models.language import Language
 from anaphora.nn.embedding import aligned_logits
 from anaphora.nn.mixture import MixtureOutput
+from anaphora.settings.language import ScoreOptions
+from anaphora.tasks.adapting import adapted_log_probs
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
+from anaphora.tasks.language.build import ngram_log_probs
+
+if TYPE_CHECKING:
+    from anaphora.tasks.language.estimator import LanguageModel
 
 STEPS = 256  # symbols read at a time by models that carry a state
 STREAMS = 32  # parts of a long text that are read side by side
 LONG = 2048  # symbols of such a part at least
 
 Row = Sequence[int] | np.ndarray[Any, Any]
+
+
+def line_rows(m: LanguageModel, text: Text) -> list[list[int]]:
+    """The lines as symbols, in the order in which they are read."""
+    rows = encode_lines(text, m.tokenizer_)
+    return [row[::-1] for row in rows] if m.settings_.backward else rows
+
+
+def encoded(m: LanguageModel, text: Text, most: int = 0) -> tuple[list[Any], int]:
+    """The text as rows of symbols (a stream is one, with what begins it), and how many characters they are; ``most`` symbols, or all."""
+    if m.settings_.lines:
+        rows: list[Any] = line_rows(m, text)
+        total = sum(len(row) + 1 for row in rows)
+        kept: list[Any] = []
+        for row in rows:
+            if most and sum(map(len, kept)) >= most:
+                break
+            kept.append(row)
+    else:
+        ids = encode_stream(text, m.tokenizer_)
+        kept, total = [ids[: most + 1] if most else ids], len(ids) - 1
+    used = sum(len(row) + 1 for row in kept) if m.settings_.lines else len(kept[0]) - 1
+    return kept, round(text.characters * used / total)
+
+
+def log_probs(m: LanguageModel, model: Any, rows: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """log p by ``model`` of every symbol that `encoded` gave: of a stream, or of lines with their ends."""
+    if m._direct:
+        return ngram_log_probs(model, rows, lines=m.settings_.lines)
+    if m.settings_.lines:
+        return symbol_log_probs(model, [[*row, EOS] for row in rows], BOS)
+    return [stream_log_probs(model, ids) for ids in rows]
+
+
+def adapted(m: LanguageModel, rows: Sequence[Any], how: ScoreOptions) -> list[np.ndarray[Any, Any]]:
+    """log p of every symbol that `encoded` gave, by a model that learns from the symbols before."""
+    if m.settings_.lines:
+        return adapted_log_probs(m.model_, [[*row, EOS] for row in rows], [BOS] * len(rows), how)
+    return adapted_log_probs(m.model_, [ids[1:] for ids in rows], [int(ids[0]) for ids in rows], how)
 
 
 @torch.no_grad()

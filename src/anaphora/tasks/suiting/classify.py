@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.settings.classify import PICTURES, ClassifierSettings
+from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
@@ -24,13 +25,19 @@ SMALL: dict[str, dict[str, Any]] = {
     "conv": {**_WORDS, "word_dropout": 0.2, "r_drop": 1.0, "min_steps": 400},
     **{name: {**_WORDS, "word_dropout": 0.2} for name in ("rnn", "lstm", "gru", "bilstm")},
 }
+OF_LETTERS = {"tokens": "char"}
+IN_ORDER = ("conv", "rnn", "lstm", "gru", "bilstm")
+"""Presets of few texts that read letters in their order; of a bag of letters little is left."""
+SINGLE = 0.9
+"""Texts without a space in them, from which on they are names, words or sequences (proteins), and not sentences."""
 
 
 def suit_texts(m: Classifier, data: Source) -> None:
     """Give a network what suits the number of its training texts, where the user has set nothing else.
 
     Of few texts most pieces of words are met too seldom to learn what they mean, and words are learned by heart: the symbols are then words,
-    and more of them and of the network is dropped. Embedded corpora and tokenizers of the user's own are left alone.
+    and more of them and of the network is dropped. Where each text is one word, hardly any would be met again: they are read by
+    their letters. Embedded corpora and tokenizers of the user's own are left alone.
     """
     if (
         embedded(data.describe())
@@ -38,6 +45,11 @@ def suit_texts(m: Classifier, data: Source) -> None:
         or m.settings_.tokenizer != "auto"
         or "tokens" in m._given
     ):
+        return
+    some = data.read(range(0, len(data), max(1, len(data) // LOOK)))
+    if sum(len(text.split()) < 2 for text, _ in some) >= SINGLE * len(some):
+        if m.settings_.model in IN_ORDER:
+            assume(m, OF_LETTERS, "single words, which are read by their letters")
         return
     assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")
 

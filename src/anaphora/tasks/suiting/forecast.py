@@ -1,11 +1,16 @@
-"""Defaults of a forecaster that depend on its series: whether their level wanders."""
+"""Defaults of a forecaster that depend on its series: whether they are piano rolls, and whether their level wanders."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anaphora.data.series_readers import ROLLS
+from anaphora.data.sources.report import say
+from anaphora.errors import SettingsError
+from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
@@ -18,6 +23,25 @@ WANDERS = 0.15
 from the last value better, 0.08 and less in those where it does not."""
 PARTS = 10
 FEWEST = 4
+
+
+OF_ROLLS = {"output": "binary", "horizon": 1, "window": 0}
+"""Piano rolls are pieces of 0s and 1s, read as wholes and forecast chord by chord."""
+
+
+def suit_rolls(m: Forecaster, data: Any) -> None:
+    """Give a forecaster of piano rolls (a JSON file) the settings that suit them, where the user has set nothing else and the preset
+    can have them."""
+    if not isinstance(data, str | Path) or Path(data).suffix != ROLLS:
+        return
+    chosen = {key: value for key, value in OF_ROLLS.items() if key not in m._given}
+    try:
+        settings = resolve(m.task(), {**m._given, **chosen})
+    except SettingsError:  # a preset with a window of fixed length
+        return
+    m.settings_ = settings  # type: ignore[assignment]
+    if chosen:
+        say(f"assumed, for piano rolls: {', '.join(f'{key}={value}' for key, value in chosen.items())}")
 
 
 def suit_level(m: Forecaster, data: SeriesData) -> None:

@@ -45,7 +45,8 @@ class Rival:
     @property
     def open(self) -> bool:
         """Whether the dev texts are too few to tell."""
-        return bool(self.crossed) and abs(self.ngrams - self.value) <= self._doubt
+        alike = min(self.ngrams, self.value) == 100  # neither can be better
+        return bool(self.crossed) and not alike and abs(self.ngrams - self.value) <= self._doubt
 
     @property
     def advice(self) -> str:

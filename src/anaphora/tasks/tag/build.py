@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,12 @@ from anaphora.data.conll_sentences import words_of
 from anaphora.data.contexts import Context
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
+from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classifier import VectorInput
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder, WindowEncoder
 from anaphora.models.listener import ConvolutionListener
-from anaphora.models.own import OwnEncoder
+from anaphora.models.own import OwnEncoder, OwnTagger
 from anaphora.models.pieces import PieceEncoder
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.models.tagger import (
@@ -24,11 +26,11 @@ from anaphora.models.tagger import (
     CorrectedWords,
     RecurrentSpelling,
     SpelledWords,
-    Tagger,
 )
 from anaphora.nn import CRF, LSTM, Recurrent
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
+from anaphora.tasks.own import own_model
 from anaphora.tasks.parts import (
     ENDS,
     frame_network,
@@ -40,7 +42,33 @@ from anaphora.tasks.parts import (
 from anaphora.tasks.pretrained import context_reader
 from anaphora.tasks.tag.info import TaggerSettings
 
+if TYPE_CHECKING:
+    from anaphora.tasks.tag.estimator import Tagger
+
 _WINDOW = 3  # characters that a filter sees together
+
+
+def fresh_tagger(m: Tagger) -> models.Tagger:
+    """The network of ``m``, the user's own or that of its preset, for what was learned of the data."""
+    s, learnt, outputs = m.settings_, m.learnt_, m.targets_.size
+    sizes: dict[str, Any]
+    if m.framewise:
+        sizes = {"features": len(m._reader.inputs.mean)}  # type: ignore[union-attr]
+    else:
+        letters = m._reader.letters  # type: ignore[union-attr]
+        sizes = {"words": m.tokenizer_.size, "letters": letters.size if letters else 0}
+    own = own_model(
+        m.command,
+        s,
+        inputs=sizes.get("features") or sizes["words"],
+        outputs=outputs,
+        vocabulary=None if m.framewise else m.tokenizer_,
+        labels=learnt.tags,
+    )
+    if own is not None:
+        return OwnTagger(own, outputs, rules=tag_rules(learnt.scheme, learnt.tags))
+    context: dict[str, Any] = {"context": learnt.context, "framing": learnt.framing}
+    return build_tagger(s, learnt.tags, learnt.scheme, **context, **sizes)
 
 
 def build_tagger(
@@ -53,7 +81,7 @@ def build_tagger(
     context: Sequence[Context] = (),
     features: int = 0,
     framing: str = "",
-) -> Tagger:
+) -> models.Tagger:
     """The model a preset names, with fresh weights: for ``words`` symbols and ``letters`` characters, with room for the
     weights of the language models of ``context``; or for frames of ``features`` numbers. Without ``tags`` its output is a
     number. With ``framing`` (see `Learnt`) words come in pieces."""
@@ -66,7 +94,7 @@ def build_tagger(
         embedding = _words(s, words, 0 if framing else letters, context)
     spelling = _spelling(s, letters) if framing else None
     encoder = _encoder(s, embedding, dropout=dropout, framing=framing, spelling=spelling)
-    return Tagger(
+    return models.Tagger(
         encoder,
         Output(encoder.width, max(1, len(tags))),
         rules=tag_rules(scheme, tags),

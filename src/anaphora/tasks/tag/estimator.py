@@ -13,10 +13,10 @@ from torch import Tensor
 from anaphora.data.conll_examples import given_sentences
 from anaphora.data.conll_sentences import words_of
 from anaphora.data.labelled_inputs import VectorInputs
-from anaphora.data.labelled_targets import Targets, split
+from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
-from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, hiding_rates, learn_words
+from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, learn_words
 from anaphora.data.tagged import TaggedRows, open_tagged, open_training, reopen_training
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import VectorRows
@@ -24,31 +24,27 @@ from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
-from anaphora.models.own import OwnTagger
 from anaphora.probe.trace import Trace
-from anaphora.tasks.balancing import LEAST, OUTSIDE, balanced
+from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
-from anaphora.tasks.judged import Judged, no_options, timed
+from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
-from anaphora.tasks.learning import given_labels, label_kind
+from anaphora.tasks.learning import check_shared, given_labels, label_kind
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
-from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import with_width
 from anaphora.tasks.suiting.tag import suit_sentences
-from anaphora.tasks.tag.build import build_tagger, counted_hmm, hmm_tensors, rebuilt_hmm, tag_rules
+from anaphora.tasks.tag.build import counted_hmm, fresh_tagger, hmm_tensors, rebuilt_hmm
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.metrics import frame_scores, numbers_judged, tag_scores, tags_judged
-from anaphora.tasks.tag.objective import TagObjective, outline, spelled, training_batches
+from anaphora.tasks.tag.metrics import judged, measured
+from anaphora.tasks.tag.objective import objective_and_batches
 from anaphora.tasks.tag.probing import probe_tagger
-from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
-from anaphora.training.own import own_measures
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -149,6 +145,9 @@ class Tagger(Estimator):
         self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
         self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
 
+    def _check_dev(self, dev: TaggedRows) -> None:
+        check_shared(self.targets_, (tag for row in self._apart(dev)[1] for tag in row))
+
     @property
     def framewise(self) -> bool:
         """Whether frames of vectors are tagged instead of words."""
@@ -174,69 +173,15 @@ class Tagger(Estimator):
         return float(sum(len(words_of(tags)) for _, tags in _pairs(data)))
 
     def _fresh_model(self) -> models.Tagger:
-        s, learnt = self.settings_, self.learnt_
-        seed_everything(s.seed, "model")
-        sizes: dict[str, Any] = {"features": len(self._reader.inputs.mean)} if self.framewise else {}  # type: ignore[union-attr]
-        if not self.framewise:
-            letters = self._reader.letters
-            sizes = {"words": self.tokenizer_.size, "letters": letters.size if letters else 0}
-        outputs = self.targets_.size
-        own = own_model(
-            self.command,
-            s,
-            inputs=sizes.get("features") or sizes["words"],
-            outputs=outputs,
-            vocabulary=None if self.framewise else self.tokenizer_,
-            labels=learnt.tags,
-        )
-        if own is not None:
-            return OwnTagger(own, outputs, rules=tag_rules(learnt.scheme, learnt.tags))
-        return build_tagger(
-            s, learnt.tags, learnt.scheme, context=learnt.context, framing=learnt.framing, **sizes
-        )
+        seed_everything(self.settings_.seed, "model")
+        return fresh_tagger(self)
 
     def _objective_and_batches(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
-        s, targets = self.settings_, self.targets_
-        inputs, labels = self._apart(data)
-        read: list[Any] = [*self._reader.read(inputs)]
-        batches = training_batches(
-            read,
-            [targets.encode(row) for row in labels],
-            batch_tokens=s.batch_tokens,
-            max_tokens=s.max_tokens,
-            seed=s.seed,
-        )
-        held, wanted = self._apart(dev)
-        shown = [outline(x) if self.framewise else " ".join(x) for x in held]
-        objective = TagObjective(
-            targets,
-            list(zip(shown, self._reader.read(held), wanted, strict=True)),
-            hiding=hiding_rates(read, self.tokenizer_.size, s.hide_rare)
-            if isinstance(self._reader, Reader)
-            else None,
-            settings=s,
-            metric=self._metric(),
-            scores=self._measured,
-        )
-        return objective, batches
+        return objective_and_batches(self, self._apart(data), self._apart(dev))
 
     def _after_steps(self, run: RunFolder, dev: Any, result: TrainingResult) -> TrainingResult:
         """Balance the precision and recall of spans on the dev data."""
-        wanted = self.settings_.balance_spans and result.metric == "f1" and result.best is not None
-        group = distributed.join(self.settings_.device)
-        if not wanted or group.world > 1 or result.stopped == "interrupted":
-            return result
-        inputs, gold = self._apart(dev)
-        if OUTSIDE not in self.learnt_.tags or sum(map(begins, gold)) < LEAST:
-            return result
-        self._take_weights(run, run.load_model()[0], group.device)
-        assert isinstance(self.model_, models.Tagger)
-
-        def measured() -> dict[str, float]:
-            scores = self._scores(inputs, gold)
-            return {key: value for key, value in scores.items() if isinstance(value, float)}
-
-        return balanced(run, self.model_, self.learnt_.tags.index(OUTSIDE), measured, result)
+        return balance(self, run, *self._apart(dev), result)
 
     def _apart(self, data: TaggedRows) -> tuple[list[Any], list[list[str]]]:
         """The sentences (lists of words) or sequences of frames, and their labels."""
@@ -362,16 +307,7 @@ class Tagger(Estimator):
 
     def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
-        inputs, gold = self._apart(data)
-        (found, _), seconds = timed(self._answer, inputs)
-        shown = [outline(x) if self.framewise else " ".join(x) for x in inputs]
-        if self.targets_.kind == "number":
-            return numbers_judged(shown, gold, found, seconds)
-        if self.targets_.kind == "classes":
-            gold = [[spelled(sorted(split(label))) for label in row] for row in gold]
-            found = [[spelled(sorted(map(str, labels))) for labels in row] for row in found]
-        predicted = [list(map(str, row)) for row in found]
-        return tags_judged(shown, gold, predicted, seconds, spans=self.learnt_.spans)
+        return judged(self, *self._apart(data))
 
     def _inputs(self) -> Literal["text", "numbers", "file"]:
         return "numbers" if self.framewise else "text"
@@ -404,15 +340,7 @@ class Tagger(Estimator):
         return self._measured(self._answer(inputs)[0], gold)
 
     def _measured(self, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
-        """How good the labels ``found`` are, by our measures and the user's, which see all of them one after the other."""
-        spans, kind = self.learnt_.spans, self.targets_.kind
-        if self.framewise and not spans:
-            scores = frame_scores(self.targets_, found, gold)
-        else:
-            scores = tag_scores([list(map(str, row)) for row in found], gold, spans=spans)
-        truth: list[Any] = [float(y) if kind == "number" else y for row in gold for y in row]
-        answers = [y if kind == "number" else spelled(y) for row in found for y in row]
-        return scores | own_measures(self.settings_, truth, answers, scores)
+        return measured(self, found, gold)
 
     @whatever_the_batch
     def _answer(self, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:
@@ -425,13 +353,6 @@ class Tagger(Estimator):
 
     def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
         return given_sentences(sentences)
-
-
-def begins(tags: Sequence[str]) -> int:
-    """About how many spans a sentence has: tags that are not O after one that is."""
-    return sum(
-        tag != OUTSIDE and before == OUTSIDE for before, tag in zip((OUTSIDE, *tags), tags, strict=False)
-    )
 
 
 def _pairs(data: TaggedRows) -> Iterable[tuple[Any, str]]:

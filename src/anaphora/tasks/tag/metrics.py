@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets
+from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets, split
 from anaphora.data.tag_schemes import split_tag
 from anaphora.tasks.classify.metrics import number_scores, several_scores
-from anaphora.tasks.judged import Judged, Measure, columns, f1, share
+from anaphora.tasks.judged import Judged, Measure, columns, f1, share, timed
+from anaphora.tasks.tag.objective import outline, spelled
+from anaphora.training.own import own_measures
+
+if TYPE_CHECKING:
+    from anaphora.tasks.tag.estimator import Tagger
 
 Span = tuple[str, int, int]
 _SAME = {"L": "E", "U": "S"}  # BILOU's letters for what BIOES calls E and S
@@ -151,3 +156,28 @@ def tags_judged(
         measures,
         seconds,
     )
+
+
+def measured(m: Tagger, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
+    """How good the labels ``found`` are, by our measures and the user's, which see all of them one after the other."""
+    spans, kind = m.learnt_.spans, m.targets_.kind
+    if m.framewise and not spans:
+        scores = frame_scores(m.targets_, found, gold)
+    else:
+        scores = tag_scores([list(map(str, row)) for row in found], gold, spans=spans)
+    truth: list[Any] = [float(y) if kind == "number" else y for row in gold for y in row]
+    answers = [y if kind == "number" else spelled(y) for row in found for y in row]
+    return scores | own_measures(m.settings_, truth, answers, scores)
+
+
+def judged(m: Tagger, inputs: list[Any], gold: list[list[str]]) -> Judged:
+    """What the labels of ``inputs`` are worth, sequence by sequence."""
+    (found, _), seconds = timed(m._answer, inputs)
+    shown = [outline(x) if m.framewise else " ".join(x) for x in inputs]
+    if m.targets_.kind == "number":
+        return numbers_judged(shown, gold, found, seconds)
+    if m.targets_.kind == "classes":
+        gold = [[spelled(sorted(split(label))) for label in row] for row in gold]
+        found = [[spelled(sorted(map(str, labels))) for labels in row] for row in found]
+    predicted = [list(map(str, row)) for row in found]
+    return tags_judged(shown, gold, predicted, seconds, spans=m.learnt_.spans)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,12 +17,15 @@ from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.pooled import HeldBatches, cut_by_size
 from anaphora.data.sending import send
 from anaphora.data.symbols import PAD, UNK
-from anaphora.data.tag_vocabulary import Words
-from anaphora.models.tagger import Tagger
+from anaphora.data.tag_vocabulary import Reader, Words, hiding_rates
+from anaphora.models import tagger as models
 from anaphora.tasks.given import NotFiniteError
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, summed
+
+if TYPE_CHECKING:
+    from anaphora.tasks.tag.estimator import Tagger
 
 Frames = NDArray[np.float32]
 """A sequence ``(time, features)``."""
@@ -151,7 +154,7 @@ class TagObjective:
         self._hiding = None if hiding is None else torch.from_numpy(hiding)
         self._outputs: list[list[Any]] = []
 
-    def loss(self, model: Tagger, batch: TagBatch) -> LossSum:
+    def loss(self, model: models.Tagger, batch: TagBatch) -> LossSum:
         t, kind = batch.tensors(next(model.parameters()).device), self._targets.kind
         source = self._with_words_hidden(t.source) if model.training else t.source
         emissions = model(source, t.lengths)
@@ -173,7 +176,7 @@ class TagObjective:
         return hidden if source.dim() == 2 else torch.cat((hidden.unsqueeze(2), source[..., 1:]), 2)
 
     @torch.no_grad()
-    def evaluate(self, model: Tagger) -> dict[str, float]:
+    def evaluate(self, model: models.Tagger) -> dict[str, float]:
         if not self._dev:
             return {}
         sequences, gold = [x for _, x, _ in self._dev], [labels for *_, labels in self._dev]
@@ -182,7 +185,7 @@ class TagObjective:
         kept = {key: value for key, value in scores.items() if isinstance(value, float)}
         return {"loss": self._dev_loss(model), **kept}
 
-    def _dev_loss(self, model: Tagger) -> float:
+    def _dev_loss(self, model: models.Tagger) -> float:
         """Per word or frame, over sequences whose labels were all seen in training: others have no probability."""
         truth = [(x, self._targets.encode(labels)) for _, x, labels in self._dev]
         known = [(x, row) for x, row in truth if self._targets.kind != "class" or (row != UNKNOWN).all()]
@@ -190,12 +193,36 @@ class TagObjective:
         parts = [self.loss(model, batch) for batch in batches]
         return sum(float(part.total) for part in parts) / max(sum(int(part.count) for part in parts), 1)
 
-    def samples(self, model: Tagger) -> list[dict[str, str]]:
+    def samples(self, model: models.Tagger) -> list[dict[str, str]]:
         """The first dev sequences with the labels of the last evaluation."""
         return [
             {"source": shown, "reference": " ".join(labels), "output": " ".join(map(spelled, output))}
             for (shown, _, labels), output in zip(self._dev[:SHOWN], self._outputs, strict=False)
         ]
+
+
+def objective_and_batches(
+    m: Tagger, train: tuple[list[Any], list[list[str]]], dev: tuple[list[Any], list[list[str]]]
+) -> tuple[TagObjective, HeldBatches[TagBatch]]:
+    """What ``m`` minimises, and the batches it learns from; ``train`` and ``dev`` are sequences and their labels."""
+    s, targets, reader = m.settings_, m.targets_, m._reader
+    inputs, labels = train
+    read: list[Any] = [*reader.read(inputs)]
+    batches = training_batches(
+        read,
+        [targets.encode(row) for row in labels],
+        batch_tokens=s.batch_tokens,
+        max_tokens=s.max_tokens,
+        seed=s.seed,
+    )
+    held, wanted = dev
+    shown = [outline(x) if m.framewise else " ".join(x) for x in held]
+    rates = hiding_rates(read, m.tokenizer_.size, s.hide_rare) if isinstance(reader, Reader) else None
+    sequences = list(zip(shown, reader.read(held), wanted, strict=True))
+    objective = TagObjective(
+        targets, sequences, hiding=rates, settings=s, metric=m._metric(), scores=m._measured
+    )
+    return objective, batches
 
 
 def squared_errors(outputs: Tensor, truth: Tensor) -> Tensor:
@@ -223,7 +250,7 @@ def spelled(label: Any) -> str:
 
 @torch.no_grad()
 def answers(
-    model: Tagger, targets: Targets, sequences: list[Any], threshold: float, *, strict: bool = False
+    model: models.Tagger, targets: Targets, sequences: list[Any], threshold: float, *, strict: bool = False
 ) -> tuple[list[list[Any]], list[NDArray[np.float64]]]:
     """The labels of every sequence, and ``(time, classes)`` how probable each class is by itself (of numbers nothing).
 
@@ -254,7 +281,7 @@ def answers(
 
 
 def _of_kind(
-    model: Tagger, kind: str, emissions: Tensor, lengths: Tensor, threshold: float
+    model: models.Tagger, kind: str, emissions: Tensor, lengths: Tensor, threshold: float
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Outputs ``(batch, time, …)``: the number of the best class, a table of those above ``threshold``, or a number; and the
     probabilities of the classes."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from anaphora.data.files import LONGEST_ROW, TextFile
+from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.roles import USUAL, with_parts
 from anaphora.data.sources.table import CutTable, Hints, Record
@@ -182,7 +182,7 @@ class _LineFeed:
             except UnicodeDecodeError as error:
                 broken = self.place - len(line) + error.start
                 detail = f"byte 0x{line[error.start]:02X}, number {broken} of the file"
-                self.problem = ("broken UTF-8", detail)
+                self.problem = (BROKEN, detail)
                 yield line.decode("utf-8", errors="replace")
 
     def _read(self) -> bytes:

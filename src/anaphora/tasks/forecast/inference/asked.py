@@ -1,0 +1,55 @@
+"""The options of a forecaster's ``predict``: which it refuses, and the forecasts it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from anaphora.data.series import SeriesData
+from anaphora.data.series_scale import Columns
+from anaphora.tasks.forecast.inference.ahead import along, in_units, look_ahead, with_interval
+from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
+from anaphora.tasks.given import check_finite
+
+if TYPE_CHECKING:
+    from anaphora.tasks.forecast.estimator import Forecaster
+
+
+def why_not(options: ForecastOptions, s: ForecasterSettings, columns: Columns) -> str | None:
+    """Why a forecaster of ``s`` and ``columns`` cannot do what is asked, without a full stop; None where it can."""
+    if options.horizon and not s.horizon:
+        return f"horizon = {options.horizon} has no meaning for an aligned forecaster; leave it out"
+    if options.interval and options.horizon > s.horizon:
+        return f"interval is known for the {s.horizon} steps trained for only; leave out horizon or interval"
+    if options.interval and columns.output == "binary":
+        return "interval has no meaning for 0s and 1s: the forecasts are probabilities already"
+    if options.interval and options.sample:
+        return "interval and sample exclude each other; leave one out"
+    if options.sample and columns.output == "continuous":
+        return "sample draws counts and 0s and 1s; continuous targets have an interval instead"
+    return None
+
+
+def forecast(m: Forecaster, data: SeriesData, options: ForecastOptions) -> list[Any]:
+    """Of each series an array (steps, targets) in the units of the data, or a `Prediction` where ``interval`` is set.
+
+    The model of ``m`` is in evaluation mode. Raises a `DataError` where a forecast is not finite.
+    """
+    s, columns = m.settings_, m.columns_
+    if not s.horizon:
+        means = along(m.model_, data, columns, window=s.window)
+    else:
+        means = look_ahead(
+            m.model_,
+            data,
+            columns,
+            window=s.window,
+            trained=s.horizon,
+            horizon=options.horizon or s.horizon,
+            draw=np.random.default_rng(options.seed) if options.sample else None,
+        )
+    check_finite(means, "series")
+    if options.interval:
+        return [with_interval(mean, m._errors(), options.interval, columns) for mean in means]
+    return [in_units(mean, columns) for mean in means]

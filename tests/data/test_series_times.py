@@ -1,0 +1,67 @@
+"""Times as people write them: in order, backwards, unsorted, with gaps."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+
+import pytest
+
+from anaphora.data.series_readers import open_series
+from anaphora.data.series_times import disorder
+from anaphora.errors import DataError
+
+HOURS = [f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00" for h in range(48)]
+DAYS = [str(datetime.date(2024, 1, 1) + datetime.timedelta(days=d)) for d in range(60)]
+
+
+def table(path, times):
+    path.write_text("date,y\n" + "".join(f"{time},{i}\n" for i, time in enumerate(times)))
+    return path
+
+
+def test_times_in_order_are_fine():
+    assert disorder(HOURS) is None
+    assert disorder(["2024-01", "2024-02", "2024-03", "2024-04"]) is None  # months differ in length
+    assert disorder(["3", "1", "x", "2"]) is None  # no times
+    assert disorder([]) is None
+    assert disorder([day for i, day in enumerate(DAYS) if i % 7 < 5]) is None  # weekends
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        (HOURS[::-1], ("backwards", HOURS[-1], HOURS[0])),
+        ([*HOURS, *HOURS], ("unsorted", HOURS[-1], HOURS[0])),
+        ([*HOURS[:20], *HOURS[30:]], ("gap", HOURS[19], HOURS[30])),
+        ([*map(str, range(50)), "60"], ("gap", "49", "60")),
+    ],
+)
+def test_what_is_wrong_with_times_is_found_with_its_place(times, found):
+    assert disorder(times) == found
+
+
+def test_a_series_with_its_newest_step_first_is_refused(tmp_path):
+    with pytest.raises(
+        DataError, match="the times run backwards, from 2024-01-02 23:00 to 2024-01-01 00:00; sort"
+    ):
+        open_series(table(tmp_path / "a.csv", HOURS[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [
+        ([*HOURS[:20], *HOURS[30:]], "nothing between 2024-01-01 19:00 and 2024-01-02 06:00"),
+        ([*HOURS, *HOURS], "2024-01-02 23:00 comes before 2024-01-01 00:00; sort the rows by date"),
+    ],
+)
+def test_gaps_and_unsorted_times_are_told(tmp_path, times, told):
+    with pytest.warns(UserWarning, match=told):
+        found = open_series(table(tmp_path / "a.csv", times))
+    assert len(found.series[0]) == len(times)
+
+
+def test_regular_times_are_read_in_silence(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_series(table(tmp_path / "a.csv", HOURS))
