@@ -35,7 +35,8 @@ def test_annotations_end_in_the_vectors_of_their_symbols_without_dropout(reverse
     model = built(reverse_source=reverse).train()
     encoder, _ = parts(model)
     annotations = model.encode(SOURCE, LENGTHS).annotations
-    assert annotations.shape == (2, 4, 2 * 6 + 5) and encoder.width == 17
+    assert annotations.shape == (2, 4, 2 * 6 + 5)
+    assert encoder.width == 17
     assert torch.equal(annotations[..., 12:], encoder.embedding(SOURCE))
 
 
@@ -72,7 +73,8 @@ def test_with_shared_vectors_an_untrained_model_writes_what_it_looks_at() -> Non
 def test_without_it_nothing_is_added() -> None:
     plain = built(lexical=False)
     encoder, decoder = parts(plain)
-    assert decoder.lexical is None and encoder.width == 12
+    assert decoder.lexical is None
+    assert encoder.width == 12
     assert not any("lexical" in name for name in plain.state_dict())
 
 
