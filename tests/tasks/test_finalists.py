@@ -82,20 +82,21 @@ def test_of_what_few_dev_pairs_cannot_tell_apart_the_latest_is_kept(monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("dev", "settings", "said"), [(299, {}, True), (300, {}, False), (9, {"metric": "loss"}, False)]
+    ("dev", "settings", "said"),
+    [(299, {}, True), (300, {}, False), (9, {"metric": "loss"}, False), (9, {"tokens": "word"}, False)],
 )
-def test_only_measures_of_few_outputs_are_uncertain(dev, settings, said):
+def test_only_measures_of_few_outputs_of_letters_are_uncertain(dev, settings, said):
     m = tiny(steps=1, **settings).fit(PAIRS)
     objective = TranslationObjective(m.settings_, m.tokenizer_, (PAIRS * 5)[:dev])
     assert hasattr(objective, "uncertainty") is said
 
 
-def test_the_uncertainty_is_the_standard_error_over_the_dev_pairs():
+def test_the_uncertainty_is_the_standard_error_of_a_difference():
     m = tiny(steps=30, metric="exact_match").fit(PAIRS)
     m.model_.eval()
     objective = TranslationObjective(m.settings_, m.tokenizer_, PAIRS[:20])
     share = objective.final(m.model_)["exact_match"] / 100
-    assert objective.uncertainty == pytest.approx(100 * (share * (1 - share) / 19) ** 0.5)
+    assert objective.uncertainty == pytest.approx(100 * (2 * share * (1 - share) / 19) ** 0.5)
     assert standard_error(["ab", "cd"], ["ab", "xy"], "chrf") == pytest.approx(50)
 
 

@@ -39,7 +39,8 @@ class TranslationObjective:
 
     evaluations = 10  # searching takes long
     uncertainty: float
-    """Of fewer than `FEW` dev pairs: the standard error of the last `final` measure, by its spread over the pairs."""
+    """Of outputs of letters and fewer than `FEW` dev pairs: the standard error of a difference of two measures like the last `final` one,
+    √2 times its own."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class TranslationObjective:
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.target.size)
         self._dev = list(dev)
-        if 1 < len(self._dev) < FEW and self.metric in ("chrf", "exact_match"):
+        letters = "char" in (settings.target_tokens or settings.tokens)
+        if letters and 1 < len(self._dev) < FEW and self.metric in ("chrf", "exact_match"):
             self.uncertainty = 0.0
         self._shown = samples
         self._outputs: list[str] = []
@@ -101,7 +103,7 @@ class TranslationObjective:
         found = self._measured(model, self._dev[:FINAL], as_used=True)
         if hasattr(self, "uncertainty"):
             references = [self.tokenizer.target.normalized(target) for _, target in self._dev]
-            self.uncertainty = standard_error(self._outputs, references, self.metric)
+            self.uncertainty = math.sqrt(2) * standard_error(self._outputs, references, self.metric)
         return found
 
     @torch.no_grad()
