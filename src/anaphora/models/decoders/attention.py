@@ -107,8 +107,8 @@ class AttentionDecoder(AttentiveDecoder):
             return torch.tanh(self.readout(torch.cat((context, s), -1)))
         keys = annotations[..., : self.keys]
         context, _ = self.attention(s, keys, mask, annotations, prepared=prepared)
-        vector = torch.tanh(self.readout(torch.cat((context[..., : self.keys], s), -1)))
-        return vector + self.lexical(context[..., self.keys :])
+        said: Tensor = self.lexical(context[..., self.keys :])
+        return torch.tanh(self.readout(torch.cat((context[..., : self.keys], s), -1))) + said
 
     def _logits(self, vectors: Tensor) -> Tensor:
         logits: Tensor = self.output(self.dropout(vectors))
