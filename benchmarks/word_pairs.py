@@ -21,8 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import anaphora as an
 import torch
+
+import anaphora as an
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs
 from anaphora.tasks.translate.objective import TranslationObjective
 from fsdd_holdout import value
