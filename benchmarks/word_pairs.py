@@ -8,6 +8,7 @@ training rows, drawn in one fixed order, are judged and 500 choose the weights: 
 that file that are not among them are judged, and 100 of them choose the weights. Phones: of all words, drawn likewise,
 ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
 A line for each seed as soon as it is known, then the mean and standard deviation in percent, and with ``--ensemble`` what all seeds reach together.
+``--watch`` adds a line for each evaluation: greedy outputs of the judged rows beside the dev measures, which alone choose the weights.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import anaphora as an
+from anaphora.tasks.translate.inference import encode_sources, greedy_outputs
+from anaphora.tasks.translate.objective import TranslationObjective
 from fsdd_holdout import value
 
 Pairs = list[tuple[str, str]]
@@ -77,6 +82,7 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=6000)
     parser.add_argument("--others", type=Path, help="inflection: a larger file to draw judged rows from")
     parser.add_argument("--ensemble", action="store_true", help="also predict with the mean of all seeds")
+    parser.add_argument("--watch", action="store_true", help="judge at every evaluation, too")
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
     given = parser.parse_args()
     if len(given.files) > (2 if given.kind == "inflection" else 1):
@@ -98,6 +104,8 @@ def main() -> None:
         words = pronounced(given.files[0])
         train, dev, judged = split(words, given.held_out)
         truth = {word: words[word] for word in judged}
+    if given.watch:
+        watch(truth)
     with tempfile.TemporaryDirectory() as folder:
         runs = [Path(folder) / str(seed) for seed in given.seeds]
         rights = [
@@ -132,6 +140,23 @@ def one(
         flush=True,
     )
     return right
+
+
+def watch(truth: dict[str, list[str]]) -> None:
+    """Print at every evaluation of a training how many of the judged outputs are right."""
+    evaluate = TranslationObjective.evaluate
+
+    @torch.no_grad()
+    def watched(self: TranslationObjective, model: Any) -> dict[str, float]:
+        found, s = evaluate(self, model), self.settings
+        sources = encode_sources(self.tokenizer, list(truth), s.max_tokens)
+        written = greedy_outputs(model, sources, max_length=s.max_length, around=self.tokenizer.around)
+        right = [self.tokenizer.target.decode(o) in t for o, t in zip(written, truth.values(), strict=True)]
+        measures = "  ".join(f"{name} {number:.3f}" for name, number in found.items())
+        print(f"  step {self._step}  right {100 * statistics.mean(right):.2f} %  dev: {measures}", flush=True)
+        return found
+
+    TranslationObjective.evaluate = watched  # type: ignore[method-assign]
 
 
 def judged_right(model: Any, truth: dict[str, list[str]]) -> float:

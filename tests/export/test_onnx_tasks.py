@@ -256,6 +256,7 @@ WRITING: dict[str, Case] = {
         for name in ("rnn", "lstm", "lstm-attention", "gru-attention")
     },
     "translate input feeding": translator(model="lstm-attention", input_feeding=True, **SIZES),
+    "translate lexical": translator(model="lstm-attention", lexical=True, **SIZES),
     "translate own cell": translator(model="lstm", cell=MGU, reverse_source=True, **SIZES),
     **{
         f"translate {positions}": translator(model="transformer", positions=positions, **ATTENTIVE)

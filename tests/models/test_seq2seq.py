@@ -41,15 +41,17 @@ def plain(cell: type[Cell] = Elman, layers: int = 1, reverse: bool = False, tied
     return Seq2Seq(encoder, RecurrentDecoder(embedding, recurrent, output, bridge=bridge))
 
 
-def attentive(score: str, feeding: bool = False, cell: type[Cell] = LSTM, layers: int = 1) -> Seq2Seq:
+def attentive(
+    score: str, feeding: bool = False, cell: type[Cell] = LSTM, layers: int = 1, lexical: bool = False
+) -> Seq2Seq:
     reader = Recurrent(cell(E, H // 2), layers=layers, bidirectional=True)
-    encoder = RecurrentEncoder(Embedding(V, E), reader)
+    encoder = RecurrentEncoder(Embedding(V, E), reader, symbols=lexical)
     recurrent = Recurrent(cell(E + E if feeding else E, H), layers=layers)
     embedding = Embedding(V, E)
     scores = {
         "dot": attention.Dot,
-        "bilinear": lambda: attention.Bilinear(H, encoder.width),
-        "additive": lambda: attention.Additive(H, encoder.width, 9),
+        "bilinear": lambda: attention.Bilinear(H, reader.output_size),
+        "additive": lambda: attention.Additive(H, reader.output_size, 9),
         "hard": lambda: attention.Hard(attention.Dot()),
     }
     decoder = AttentionDecoder(
@@ -58,8 +60,9 @@ def attentive(score: str, feeding: bool = False, cell: type[Cell] = LSTM, layers
         scores[score](),
         Output(E, V, tied=embedding),
         bridge=Bridge(reader, recurrent),
-        annotations=encoder.width,
+        annotations=reader.output_size,
         input_feeding=feeding,
+        lexical=E if lexical else 0,
     )
     return Seq2Seq(encoder, decoder)
 
@@ -109,6 +112,8 @@ MODELS: dict[str, Callable[[], Seq2Seq]] = {
     "gru, additive": lambda: attentive("additive", cell=GRU),
     "lstm, bilinear, input feeding": lambda: attentive("bilinear", feeding=True),
     "lstm, hard": lambda: attentive("hard"),
+    "lstm, dot, lexical": lambda: attentive("dot", lexical=True),
+    "lstm, bilinear, input feeding, lexical": lambda: attentive("bilinear", feeding=True, lexical=True),
     "bahdanau": bahdanau,
     "bahdanau, two layers of lstm": lambda: bahdanau(LSTM, 2),
     "transformer": transformers,

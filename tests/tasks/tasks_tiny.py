@@ -45,6 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "lstm-attention additive": {"model": "lstm-attention", "attention": "additive"},
     "lstm-attention dot": {"model": "lstm-attention", "attention": "dot", "bidirectional": False},
     "lstm-attention input feeding": {"model": "lstm-attention", "input_feeding": True},
+    "lstm-attention lexical": {"model": "lstm-attention", "lexical": True},
     "gru-attention": {"model": "gru-attention"},
     "transformer norm first": {"model": "transformer", "norm_first": True},
     "transformer post-norm": {"model": "transformer", "norm_first": False},

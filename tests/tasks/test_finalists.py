@@ -15,6 +15,7 @@ import anaphora as an
 from anaphora.data.around import Around
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
+from anaphora.tasks.translate.metrics import standard_error
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training.progress import Reporter
 
@@ -60,6 +61,43 @@ def test_the_best_by_the_users_search_is_kept(monkeypatch, tmp_path):
         assert torch.equal(tensor, seen[0][name])
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["dev"]["chrf"] for line in metrics if "dev" in line] == [10.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize(("error", "kept"), [(0.5, 2), (1.5, 4), (2.5, 6)])
+def test_of_what_few_dev_pairs_cannot_tell_apart_the_latest_is_kept(monkeypatch, tmp_path, error, kept):
+    """The last weights are judged too, though their greedy outputs are not among the best."""
+    greedy, used = iter([30.0, 20.0, 10.0]), iter([9.0, 8.0, 7.0])
+
+    def final(self, model):
+        self.uncertainty = error
+        return {"loss": 1.0, "chrf": next(used)}
+
+    monkeypatch.setattr(TranslationObjective, "evaluate", lambda *_: {"loss": 1.0, "chrf": next(greedy)})
+    monkeypatch.setattr(TranslationObjective, "final", final)
+    run = tmp_path / "run"
+    m = tiny(steps=6, valid_every=2, save_every=2, keep_best=2).fit(PAIRS, valid=PAIRS[:4], out=run)
+    assert m.result_.best_step == kept
+    wanted = of_step(run, kept)
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in an.load(run).model_.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("dev", "settings", "said"),
+    [(299, {}, True), (300, {}, False), (9, {"metric": "loss"}, False), (9, {"tokens": "word"}, False)],
+)
+def test_only_measures_of_few_outputs_of_letters_are_uncertain(dev, settings, said):
+    m = tiny(steps=1, **settings).fit(PAIRS)
+    objective = TranslationObjective(m.settings_, m.tokenizer_, (PAIRS * 5)[:dev])
+    assert hasattr(objective, "uncertainty") is said
+
+
+def test_the_uncertainty_is_the_standard_error_of_a_difference():
+    m = tiny(steps=30, metric="exact_match").fit(PAIRS)
+    m.model_.eval()
+    objective = TranslationObjective(m.settings_, m.tokenizer_, PAIRS[:20])
+    share = objective.final(m.model_)["exact_match"] / 100
+    assert objective.uncertainty == pytest.approx(100 * (2 * share * (1 - share) / 19) ** 0.5)
+    assert standard_error(["ab", "cd"], ["ab", "xy"], "chrf") == pytest.approx(50)
 
 
 def test_without_finalists_nothing_is_judged_again(monkeypatch):

@@ -40,7 +40,10 @@ def run(tmp_path_factory):
 def test_tags_are_symbols_without_a_setting_and_that_is_reported(run):
     m, _, said = run
     assert (m.settings_.source_tokens, m.settings_.target_tokens) == ("char+tags", "char")
-    assert "assumed, for words with tags: source_tokens=char+tags, target_tokens=char" in said
+    chosen = "source_tokens=char+tags, target_tokens=char, joint=true, lexical=true"
+    assert f"assumed, for words with tags: {chosen}" in said
+    assert m.model_.encoder.embedding is m.model_.decoder.embedding
+    assert m.model_.decoder.lexical is not None
     assert m.tokenizer_.source.pieces(m.tokenizer_.sources(["rest V;PST"])[0]) == [
         "r",
         "e",
@@ -49,7 +52,6 @@ def test_tags_are_symbols_without_a_setting_and_that_is_reported(run):
         ";V",
         ";PST",
     ]
-    assert not any(piece.startswith(";") for piece in m.tokenizer_.target.spellings)
 
 
 def test_a_loaded_run_reads_scores_and_resumes_the_same(run):
@@ -81,11 +83,24 @@ def test_an_exported_model_reads_tags_as_the_run_does(run, tmp_path):
     assert exported.predict(asked) == m.predict(asked)
 
 
-def test_one_vocabulary_of_letters_is_loaded_and_exported_as_it_was(run, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "joint", "lexical"),
+    [
+        ({"lexical": False}, False, False),
+        ({"lexical": False, "joint": True}, True, False),
+        ({"joint": False}, False, True),
+    ],
+)
+def test_vocabularies_that_were_asked_for_are_loaded_and_exported_as_they_were(
+    run, tmp_path, settings, joint, lexical
+):
     _, folder, _ = run
-    m = an.Translator(**TINY, steps=2, joint=True)
+    m = an.Translator(**TINY, steps=2, **settings)
     m.fit(folder / "train", valid=folder / "dev", out=tmp_path / "run", verbose=False)
-    assert m.model_.encoder.embedding is m.model_.decoder.embedding
+    assert (m.settings_.joint, m.settings_.lexical) == (joint, lexical)
+    assert (m.model_.encoder.embedding is m.model_.decoder.embedding) is joint
+    if not joint:
+        assert not any(piece.startswith(";") for piece in m.tokenizer_.target.spellings)
     asked = ["rest V;PST", "mine V;NFIN"]
     again = an.load(tmp_path / "run")
     assert again.predict(asked) == m.predict(asked)

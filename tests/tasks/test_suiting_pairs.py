@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
 import anaphora as an
 from anaphora.data.sources.source import MemorySource
@@ -110,6 +111,20 @@ def test_what_suits_a_transformer_is_not_given_to_others():
     before = m.settings_
     suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
     assert m.settings_ == before.model_copy(update=SHORT | PASSES_OF_SYMBOLS)
+
+
+def test_letters_of_words_with_tags_speak_for_themselves_where_a_preset_has_attention_of_one_kind():
+    rows = source_of([KINDS["inflection"][0]() for _ in range(LEAST)])
+    for model, given, expected in (
+        ("lstm-attention", {}, (True, True)),
+        ("lstm-attention", {"lexical": False}, (False, False)),
+        ("lstm-attention", {"encoder": torch.nn.Identity}, (True, False)),
+        ("gru-attention", {}, (False, False)),
+        ("transformer", {}, (False, False)),
+    ):
+        m = an.Translator(model=model, **given)
+        suit_pairs(m, rows)
+        assert (m.settings_.joint, m.settings_.lexical) == expected, model
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ def test_without_a_model_the_default_preset_is_taken():
         ("lstm", {"attention": "dot"}),
         ("lstm-attention", {"norm_first": True}),
         ("gru-attention", {"input_feeding": True}),
+        ("gru-attention", {"lexical": True}),
         ("transformer", {"embedding": 8}),
         ("transformer", {"cell": "gru"}),
     ],

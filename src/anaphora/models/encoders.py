@@ -28,7 +28,8 @@ class RecurrentEncoder(nn.Module):
     """h_j = [→h_j; ←h_j] for every source symbol, or →h_j alone: as the `Recurrent` layer has directions.
 
     ``reverse`` reads the source last symbol first (Sutskever et al. 2014): its first symbols are then near
-    the first symbols of the target. Annotation j still belongs to source symbol j.
+    the first symbols of the target. Annotation j still belongs to source symbol j. With ``symbols`` every annotation ends in the
+    vector E x_j of its symbol, without dropout, for a decoder that uses it by itself (`AttentionDecoder`).
     """
 
     def __init__(
@@ -38,23 +39,28 @@ class RecurrentEncoder(nn.Module):
         *,
         dropout: float = 0.0,
         reverse: bool = False,
+        symbols: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
         self.recurrent = recurrent
         self.dropout = nn.Dropout(dropout)
         self.reverse = reverse
-        self.width: int = recurrent.output_size
+        self.symbols = symbols
+        self.width: int = recurrent.output_size + (int(embedding.width) if symbols else 0)  # type: ignore[arg-type]
 
     def forward(self, source: Tensor, lengths: Tensor) -> Memory:
         """source ``(batch, S)``, lengths ``(batch,)``."""
         mask = masks.padding(lengths, source.shape[1])
-        x = self.dropout(self.embedding(source))
+        vectors = self.embedding(source)
+        x = self.dropout(vectors)
         if self.reverse:
             x = reverse_rows(x, lengths)
         annotations, last = self.recurrent(x, lengths)
         if self.reverse:
             annotations = reverse_rows(annotations, lengths)
+        if self.symbols:
+            annotations = torch.cat((annotations, vectors.to(annotations.dtype)), -1)
         # The states of a linear recurrence are no vectors to go on from.
         return Memory(annotations, mask, last if isinstance(self.recurrent, Recurrent) else ())
 

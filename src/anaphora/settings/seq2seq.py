@@ -105,3 +105,8 @@ class Seq2SeqSettings(
         description="Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can "
         "no longer be trained all at once, so slower.",
     )
+    lexical: bool = Field(
+        False,
+        description="Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their "
+        "vectors is added before the output layer. Makes copying easy, above all with joint = true.",
+    )

@@ -321,6 +321,8 @@ class Seq2SeqKeywords(TypedDict, total=False):
     """Share of the values of symbols' vectors with their positions set to zero while a Transformer is trained, before its first layer. Much of it destroys counting: long runs of equal symbols come out one short. Default: 0.0."""
     input_feeding: bool
     """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
+    lexical: bool
+    """Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their vectors is added before the output layer. Makes copying easy, above all with joint = true. Default: False."""
 
 
 class TokenizerKeywords(TypedDict, total=False):

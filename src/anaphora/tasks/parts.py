@@ -254,13 +254,14 @@ def recurrent_encoder(
     *,
     bidirectional: bool,
     reverse: bool = False,
+    symbols: bool = False,
     dropout: float | None = None,
 ) -> RecurrentEncoder:
     """Symbols to states ``(batch, time, hidden × directions)`` by recurrent layers; ``dropout`` is that of the vectors of
-    symbols, where it differs from the layers'."""
+    symbols, where it differs from the layers'; with ``symbols`` these vectors follow the states."""
     layers = make_reader(s, width_of(embedding), bidirectional=bidirectional)
     noise = s.dropout if dropout is None else dropout
-    return RecurrentEncoder(embedding, layers, dropout=noise, reverse=reverse)
+    return RecurrentEncoder(embedding, layers, dropout=noise, reverse=reverse, symbols=symbols)
 
 
 def transformer_encoder(

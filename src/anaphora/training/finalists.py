@@ -27,7 +27,8 @@ def choose_finalist(
 
     Dev outputs are greedy while a run is trained, which costs a fifth of a beam; the ranking of the best few under the
     user's beam and length penalty may differ. With ``average_best``, the mean of their weights is one more finalist (checkpoint
-    averaging, Vaswani et al. 2017). Nothing is done where the objective has no ``final`` measure and nothing is averaged, fewer than
+    averaging, Vaswani et al. 2017). An objective with few dev examples says how uncertain its measure is (``uncertainty``): the last
+    weights are then a finalist too, and of those that are within it of the best the latest stay. Nothing is done where the objective has no ``final`` measure and nothing is averaged, fewer than
     two evaluations were kept, or the run was interrupted. A run that is killed here is judged when it is resumed.
     """
     learner = trainer.learner
@@ -41,7 +42,8 @@ def choose_finalist(
 
     def judge() -> TrainingResult:
         begun = time.monotonic()
-        kept = {step: weights for step in sorted(ranked) if (weights := _weights(run, step))}
+        asked = {*ranked, result.steps} if hasattr(learner.objective, "uncertainty") else set(ranked)
+        kept = {step: weights for step in sorted(asked) if (weights := _weights(run, step))}
         if len(kept) < 2:
             return result
         found = [_judged(learner, model, weights, step) for step, weights in kept.items() if searched]
@@ -60,12 +62,14 @@ def choose_finalist(
 
 @dataclass(frozen=True)
 class Finalist:
-    """Weights that a run may end with: those of an evaluation, or the mean of the steps ``of``."""
+    """Weights that a run may end with: those of an evaluation, or the mean of the steps ``of``; ``error``: how uncertain the dev
+    measure is by which they are compared."""
 
     step: int
     weights: Mapping[str, Tensor]
     metrics: dict[str, float]
     of: tuple[int, ...] = ()
+    error: float = 0.0
 
 
 def _judged(learner: Learner, model: nn.Module, weights: Mapping[str, Tensor], step: int) -> Finalist:
@@ -76,16 +80,21 @@ def _judged(learner: Learner, model: nn.Module, weights: Mapping[str, Tensor], s
     model.load_state_dict(weights)
     model.eval()
     with torch.no_grad(), autocast(learner.group.device, learner.precision):
-        return Finalist(step, weights, dict(measure(model)))
+        measured = dict(measure(model))
+        return Finalist(step, weights, measured, error=getattr(objective, "uncertainty", 0.0))
 
 
 def _chosen(
     run: RunFolder, trainer: Trainer, result: TrainingResult, found: list[Finalist]
 ) -> TrainingResult:
-    """Export the best finalist, where it is not what the run has exported; of equal ones the first."""
+    """Export the best finalist, where it is not what the run has exported; of equal ones the first, and the latest of those
+    that the dev data cannot tell from the best."""
     learner = trainer.learner
     metric, sign = learner.objective.metric, 1 if learner.objective.greater_is_better else -1
     best = max(found, key=lambda one: (sign * one.metrics[metric], not one.of, -one.step))
+    if best.error and not best.of:
+        near = [one for one in found if sign * (best.metrics[metric] - one.metrics[metric]) <= best.error]
+        best = max((one for one in near if not one.of), key=lambda one: one.step)
     if best.of:
         steps = ", ".join(map(str, best.of))
         trainer.reporter.say(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
 from anaphora.models.decoders.attentive import AttentiveDecoder, AttentiveState
 from anaphora.models.memory import Memory
 from anaphora.nn import inside
-from anaphora.nn.attention import Attention
+from anaphora.nn.attention import Attended, Attention
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.recurrent import Recurrent
 
@@ -25,7 +23,15 @@ class AttentionDecoder(AttentiveDecoder):
     ``input_feeding`` s_t = f(s_{t−1}, [E y_{t−1}; s̃_{t−1}]), and the steps must follow one another; the
     recurrent layer then takes inputs of width embedding + output. Notes ``vectors``, the s̃_t, on itself.
 
-    ``annotations`` is the width of the encoder's annotations, ``bridge`` makes s_0 from the memory.
+    ``lexical`` is the width of the vectors of source symbols E x_j that end the annotations (`RecurrentEncoder` with ``symbols``), or 0.
+    What is looked at then also speaks for itself, past the states (Nguyen & Chiang 2018):
+
+        s̃_t = tanh(W [a_t; s_t] + b) + V e_t,   e_t = Σ_j α_tj E x_j
+
+    Scores are those of the h_j alone. Where source and target share their vectors, V begins as ½ I, so that a letter which is looked at is
+    written again before anything is learned.
+
+    ``annotations`` is the width of the h_j, ``bridge`` makes s_0 from the memory.
     """
 
     def __init__(
@@ -39,10 +45,18 @@ class AttentionDecoder(AttentiveDecoder):
         annotations: int,
         dropout: float = 0.0,
         input_feeding: bool = False,
+        lexical: int = 0,
+        shared: bool = False,
     ):
         seen = annotations + recurrent.output_size
         super().__init__(embedding, recurrent, attention, output, bridge=bridge, seen=seen, dropout=dropout)
         self.input_feeding = input_feeding
+        self.keys = annotations
+        self.lexical = nn.Linear(lexical, output.width, bias=False) if lexical else None
+        if self.lexical is not None:
+            nn.init.xavier_uniform_(self.lexical.weight)
+            if shared:
+                self.lexical.weight.data.copy_(torch.eye(output.width, lexical) / 2)
 
     def forced(self, target_in: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(self.embedding(target_in))
@@ -63,11 +77,12 @@ class AttentionDecoder(AttentiveDecoder):
         return torch.stack(vectors, 1)
 
     def start(self, memory: Memory) -> AttentiveState:
-        state = super().start(memory)
-        if not self.input_feeding:
-            return state
-        nothing = memory.annotations.new_zeros(memory.annotations.shape[0], self.output.width)
-        return replace(state, vector=nothing)
+        annotations = memory.annotations
+        attended = Attended.of(
+            (annotations, self.attention.prepare(annotations[..., : self.keys])), memory.mask
+        )
+        nothing = annotations.new_zeros(annotations.shape[0], self.output.width)
+        return AttentiveState(self.bridge(memory), attended, nothing if self.input_feeding else None)
 
     def step(self, symbols: Tensor, state: AttentiveState) -> tuple[Tensor, AttentiveState]:
         vector, state = self._advance(self.dropout(self.embedding(symbols)), state)
@@ -86,9 +101,14 @@ class AttentionDecoder(AttentiveDecoder):
     def _look(
         self, s: Tensor, annotations: Tensor, mask: Tensor | None, prepared: Tensor | None = None
     ) -> Tensor:
-        """tanh(W [a; s] + b) for states s ``(batch, T, hidden)``."""
-        context, _ = self.attention(s, annotations, mask, prepared=prepared)
-        return torch.tanh(self.readout(torch.cat((context, s), -1)))
+        """tanh(W [a; s] + b), plus V e where symbols speak for themselves, for states s ``(batch, T, hidden)``."""
+        if self.lexical is None:
+            context, _ = self.attention(s, annotations, mask, prepared=prepared)
+            return torch.tanh(self.readout(torch.cat((context, s), -1)))
+        keys = annotations[..., : self.keys]
+        context, _ = self.attention(s, keys, mask, annotations, prepared=prepared)
+        said: Tensor = self.lexical(context[..., self.keys :])
+        return torch.tanh(self.readout(torch.cat((context[..., : self.keys], s), -1))) + said
 
     def _logits(self, vectors: Tensor) -> Tensor:
         logits: Tensor = self.output(self.dropout(vectors))

@@ -33,6 +33,8 @@ MANY = 300_000
 OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2}}
 """By preset, for outputs of letters, phones or actions: to be right in every symbol takes more steps than a good sentence does,
 and noise in the inputs and R-Drop make it slower still."""
+OF_TAGGED: dict[str, dict[str, Any]] = {"lstm-attention": {"joint": True, "lexical": True}}
+"""By preset, for words with tags: most letters of a form are copied from its word, and so are shared and speak for themselves."""
 PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 3000, "max_steps": 6000}
 """How long every preset trains for such outputs; 1 000 words need more passes than 10 000."""
 STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
@@ -61,7 +63,10 @@ def suit_pairs(m: Translator, data: Source) -> None:
     own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
     if not generated and not own:
         why = "words with tags" if tagged else "single words, which are read by their letters"
-        assume(m, _tokens(reads, writes, joint="joint" in m._given and s.joint), why)
+        chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
+        if tagged and "lexical" not in m._given:
+            chosen |= OF_TAGGED.get(s.model, {})
+        assume(m, chosen, why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS

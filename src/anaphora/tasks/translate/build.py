@@ -33,7 +33,9 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
     source, target = _embeddings(s, source_symbols, target_symbols, s.embedding)
     output = _output(s, target, width=s.embedding if s.tie else s.hidden)
     own = own_encoder("translate", s, source, dropout=s.dropout)
-    encoder = own or recurrent_encoder(s, source, bidirectional=s.bidirectional, reverse=s.reverse_source)
+    encoder = own or recurrent_encoder(
+        s, source, bidirectional=s.bidirectional, reverse=s.reverse_source, symbols=s.lexical
+    )
 
     def writer(inputs: int) -> tuple[Recurrent, nn.Module]:
         layer = make_recurrent(s, inputs, bidirectional=False)
@@ -45,7 +47,9 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
     if not s.model.endswith("-attention"):
         layer, bridge = writer(s.embedding)
         return Seq2Seq(encoder, RecurrentDecoder(target, layer, output, bridge=bridge, dropout=s.dropout))
-    attention = _attention(s, encoder.width)
+    lexical = source.width if s.lexical else 0
+    annotations = encoder.width - lexical
+    attention = _attention(s, annotations)
     if s.model == "gru-attention":
         layer, bridge = writer(s.embedding + encoder.width)
         return Seq2Seq(
@@ -69,9 +73,11 @@ def _recurrent(s: TranslatorSettings, source_symbols: int, target_symbols: int) 
             attention,
             output,
             bridge=bridge,
-            annotations=encoder.width,
+            annotations=annotations,
             dropout=s.dropout,
             input_feeding=s.input_feeding,
+            lexical=lexical,
+            shared=source is target and s.tie,
         ),
     )
 

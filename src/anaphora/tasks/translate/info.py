@@ -76,6 +76,11 @@ class TranslatorSettings(
                 f"{named} = {getattr(self, named)!r} needs a decoder that looks at what it reads: choose lstm-attention, "
                 "gru-attention or transformer"
             )
+        if self.lexical and self.encoder != "auto":
+            raise ValueError(
+                f"lexical = true needs the vectors of the symbols read, which encoder = {self.encoder!r} does not hand on: "
+                "leave one of the two out"
+            )
         if self.model.endswith("-attention") and self.attention == "dot" and self.bidirectional:
             raise ValueError(
                 "attention = 'dot' needs states and annotations of one width, but both directions give "
@@ -135,7 +140,7 @@ _PRESETS = (
             "length_penalty": 0.4,
             "keep_best": 3,
         },
-        (*_RECURRENT, *_ATTENDING, "input_feeding"),
+        (*_RECURRENT, *_ATTENDING, "input_feeding", "lexical"),
         budget=_budget(47.0),
     ),
     Preset(

@@ -44,6 +44,21 @@ def translation_scores(
     return scores
 
 
+def standard_error(outputs: Sequence[str], references: Sequence[str], metric: str) -> float:
+    """s / √n of ``exact_match`` or of ``chrf``, in percent: s is the standard deviation over the n ≥ 2 texts.
+
+    >>> from anaphora.tasks.translate.metrics import standard_error
+    >>> round(standard_error(["a", "b", "c", "d"], ["a", "b", "c", "x"], "exact_match"), 2)
+    25.0
+    """
+    if metric == "exact_match":
+        each = [100.0 * (o == r) for o, r in zip(outputs, references, strict=True)]
+    else:
+        found = chrf(outputs, references, basis="")
+        each = list(found.value(found.statistics))
+    return float(np.std(each, ddof=1) / np.sqrt(len(each)))
+
+
 def translations_judged(
     sources: Sequence[str],
     references: Sequence[str],

@@ -17,7 +17,7 @@ from anaphora.settings import SearchSettings
 from anaphora.tasks.overlap import check_bleu_metric
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.tasks.translate.metrics import standard_error, translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
 from anaphora.training.rdrop import divergence
@@ -27,6 +27,10 @@ FINAL = 500
 """Dev pairs by which the best weights of a run are chosen at its end."""
 
 
+FEW = 300
+"""Dev pairs below which measures of two evaluations differ by chance more than by what was learned between them."""
+
+
 class TranslationObjective:
     """Negative log probability of the target, −Σ_τ log p(y_τ | y_<τ, x), smoothed if asked.
 
@@ -34,6 +38,9 @@ class TranslationObjective:
     """
 
     evaluations = 10  # searching takes long
+    uncertainty: float
+    """Of outputs of letters and fewer than `FEW` dev pairs: the standard error of a difference of two measures like the last `final` one,
+    √2 times its own."""
 
     def __init__(
         self,
@@ -52,6 +59,9 @@ class TranslationObjective:
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.target.size)
         self._dev = list(dev)
+        letters = "char" in (settings.target_tokens or settings.tokens)
+        if letters and 1 < len(self._dev) < FEW and self.metric in ("chrf", "exact_match"):
+            self.uncertainty = 0.0
         self._shown = samples
         self._outputs: list[str] = []
 
@@ -90,7 +100,11 @@ class TranslationObjective:
 
     def final(self, model: Seq2Seq) -> dict[str, float]:
         """The measures of outputs that are searched for as in use, of the first `FINAL` dev pairs: they cost several times as much."""
-        return self._measured(model, self._dev[:FINAL], as_used=True)
+        found = self._measured(model, self._dev[:FINAL], as_used=True)
+        if hasattr(self, "uncertainty"):
+            references = [self.tokenizer.target.normalized(target) for _, target in self._dev]
+            self.uncertainty = math.sqrt(2) * standard_error(self._outputs, references, self.metric)
+        return found
 
     @torch.no_grad()
     def _measured(
