@@ -13,7 +13,7 @@ from persistent_emulated import COMPILER
 from test_gpu_operations import run_by_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import columns, normed, output_loss
+from anaphora.kernels.gpu import columns, logit_step, normed, output_loss
 from anaphora.kernels.gpu.kernel import Kernel
 
 ROUNDING = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
@@ -32,6 +32,7 @@ def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run_by_fibres(self, folder, like, tasks, given, numbers, kind)
 
     monkeypatch.setattr(Kernel, "run", run)
+    monkeypatch.setattr(Kernel, "blocks", lambda self, like, tasks: min(2, tasks))
     for module in (columns, normed, output_loss):
         monkeypatch.setattr(module, "SHARE", 32)
 
@@ -129,6 +130,11 @@ def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype) -> None
     )
     assert not found[:, symbols:].any()
     torch.testing.assert_close(sums[:symbols].double(), 0.25 * exact.grad.sum(0), rtol=1e-4, atol=1e-4)
+    losses, table = logit_step.losses_and_gradients(logits, bias, targets, symbols, 0)
+    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits[:, :symbols].double(), exact.grad, rtol=ROUNDING[dtype], atol=1e-6)
+    assert not logits[:, symbols:].any()
+    torch.testing.assert_close(table.sum(0)[:symbols].double(), exact.grad.sum(0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("by_fibres")
