@@ -43,8 +43,18 @@ def is_written_out(model: nn.Module) -> bool:
 
 def why_not_eight(model: nn.Module, device: torch.device) -> str | None:
     """Why the products of ``model`` cannot be of eight bits on ``device``, as the end of a sentence; None where they can."""
+    return why_not_eight_on(device) or why_not_eight_of(model)
+
+
+def why_not_eight_on(device: torch.device) -> str | None:
+    """Why no products can be of eight bits on ``device``."""
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 9):
         return "it needs an NVIDIA GPU of compute capability 8.9 or later (Ada, Hopper), which this is not"
+    return None
+
+
+def why_not_eight_of(model: nn.Module) -> str | None:
+    """Why the products of ``model`` cannot be of eight bits on any device."""
     if not is_written_out(model):
         return (
             "it is for norm-first Transformers with biases, without dropout, rotary positions, gates or shared keys, whose width is a "

@@ -76,7 +76,9 @@ class Kernel:
 
     def blocks(self, like: Tensor, tasks: int) -> int:
         """How many blocks work on so many tasks, on the GPU of ``like``."""
-        return min(tasks, torch.cuda.get_device_properties(like.device).multi_processor_count * self._resident)
+        return min(
+            tasks, torch.cuda.get_device_properties(like.device).multi_processor_count * self._resident
+        )
 
     def loaded_on(self, like: Tensor, kind: int = 0) -> bool:
         """Whether it has run on the GPU of ``like`` before."""

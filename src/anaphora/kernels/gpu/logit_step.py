@@ -184,7 +184,9 @@ def losses_and_gradients(
     made = kernel(width)
     losses = torch.empty(rows, device=logits.device)
     sums = torch.empty(made.blocks(logits, rows), width, device=logits.device)
-    made.run(logits, rows, (bias, targets, logits, losses, sums), (rows, symbols, ignored), KINDS[logits.dtype])
+    made.run(
+        logits, rows, (bias, targets, logits, losses, sums), (rows, symbols, ignored), KINDS[logits.dtype]
+    )
     return losses, sums
 
 

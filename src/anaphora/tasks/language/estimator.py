@@ -39,6 +39,7 @@ from anaphora.tasks.language.build import (
     ngram_tensors,
     rebuild_ngram,
 )
+from anaphora.tasks.language.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.inference import LineScore, Listen, draw, draw_on_device
 from anaphora.tasks.language.metrics import lines_judged, stream_log_probs, summary, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
@@ -103,10 +104,18 @@ class LanguageModel(Estimator):
             **fields,
         )
 
+    def _check_machine(self) -> torch.device:
+        device = super()._check_machine()
+        if self.settings_.products == "fp8":
+            refuse_eight_here(self.settings_, device)
+        return device
+
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
             suit_text(self, data)
             self.tokenizer_ = self._made_tokenizer(data)
+        if self.settings_.products == "fp8":  # the text may have chosen dropout
+            refuse_eight_for(self.settings_)
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
