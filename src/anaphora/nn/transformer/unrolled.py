@@ -20,6 +20,7 @@ from anaphora.kernels.gpu import columns, normed
 from anaphora.kernels.gpu.added_norm import Normed, added_norm
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.eight import activated, activation_gradients, merged, rounded, space, weights
+from anaphora.kernels.gpu.narrowing import narrow_into
 from anaphora.kernels.gpu.tables import added_tables
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
@@ -209,7 +210,7 @@ class StackPasses:
                 made = self._beside.run(partial(_eights, wide, bias, layer))
             else:
                 bias, *rest = (torch.empty_like(one, dtype=dtype) for one in (layer.inward_bias, *wide))
-                self._beside.run(partial(torch._foreach_copy_, [bias, *rest], [layer.inward_bias, *wide]))
+                self._beside.run(partial(narrow_into, [bias, *rest], [layer.inward_bias, *wide]))
                 made = [Matrix(one) for one in rest]
             self._narrow.append(Narrow(made[0], bias, *made[1:]))
             ready.append(self._beside.so_far())
