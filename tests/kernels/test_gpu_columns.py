@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -170,6 +171,22 @@ def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
     for kind in KINDS:
         assert columns.values_by_kernel(x, torch.zeros(8), kind).isnan().all()
         assert columns.gradients_by_kernel(torch.ones_like(x), x, torch.zeros(8), kind)[0].isnan().all()
+
+
+def test_rows_of_logits_that_do_not_fit_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"major": 9, "shared_memory_per_block_optin": 232448}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(**facts))
+    gpu = torch.device("cuda")
+    assert logit_step.fits(32000, gpu)
+    assert logit_step.fits(logit_step.WIDEST, gpu)
+    assert not logit_step.fits(logit_step.WIDEST + 64, gpu)
+    assert not logit_step.fits(1001, gpu)
+    assert not logit_step.fits(32000, torch.device("cpu"))
+    facts["shared_memory_per_block_optin"] = 101376  # as of smaller GPUs
+    assert logit_step.fits(16384, gpu)
+    assert not logit_step.fits(32000, gpu)
+    facts["major"] = 7
+    assert not logit_step.fits(16384, gpu)
 
 
 @pytest.mark.cuda

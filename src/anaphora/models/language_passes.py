@@ -189,7 +189,7 @@ class _Loss(torch.autograd.Function):
     ) -> Tensor:
         logits = F.linear(x, narrow)  # the kernels add the bias, which takes a product longer
         ctx.step, ctx.numbers = step, (symbols, ignored)
-        ctx.joined = x.is_cuda and ctx.needs_input_grad[0] and logit_step.fits(logits.shape[1])
+        ctx.joined = ctx.needs_input_grad[0] and logit_step.fits(logits.shape[1], logits.device)
         if ctx.joined:
             losses, table = logit_step.losses_and_gradients(logits, start, targets, symbols, ignored)
             ctx.kept = [x, narrow, logits, table]

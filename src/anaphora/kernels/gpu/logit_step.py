@@ -18,6 +18,7 @@ from anaphora.kernels.gpu.columns import PACKED, QUICK
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 THREADS = 512
+STATIC = 1024  # bytes of shared memory that the source declares, at most
 WIDEST = 36864  # two rows and the bias fit into the 227 KiB of shared memory, and sums of the columns into the registers
 
 SOURCE = (
@@ -155,9 +156,12 @@ extern "C" __global__ void scaled_rows(const elem*x,const float*scale,elem*out,i
 _scaled = Kernel(SCALED, "scaled_rows")
 
 
-def fits(width: int) -> bool:
-    """Whether the kernel takes rows of so many logits."""
-    return width % 8 == 0 and 0 < width <= WIDEST
+def fits(width: int, device: torch.device) -> bool:
+    """Whether the kernel takes rows of so many logits there: a GPU of compute capability 8 or later with shared memory enough."""
+    if device.type != "cuda" or width % 8 or not 0 < width <= WIDEST:
+        return False
+    facts = torch.cuda.get_device_properties(device)
+    return facts.major >= 8 and 6 * width + STATIC <= getattr(facts, "shared_memory_per_block_optin", 0)
 
 
 @cache
