@@ -3,9 +3,9 @@
     python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--sustained 5] [--only 6x384] [--fp8] [--profile]
 
 Both sides: the same sizes, bf16 autocast, clipped gradients, fused AdamW, no dropout, the same batches of random symbols,
-in turns in one process, and each side first in every other round; the least time of several rounds counts. A GPU that is busy
-for longer than that may have to lower its clock, to stay within its power: ``--sustained`` seconds of each side give rows of
-their own, the median of the second half. The peer is the usual few lines: embeddings, blocks of
+in turns in one process; the least time of several rounds counts. A GPU that is busy for half a second may have to lower its
+clock, to stay within its power. So there is a pause before each side of a round, and ``--sustained`` seconds of each side give
+rows of their own, the median of the second half. The peer is the usual few lines: embeddings, blocks of
 ``scaled_dot_product_attention`` and GELU, ``F.cross_entropy``, and the whole loss compiled. A row also says how many
 floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16). ``--fp8`` adds a
 row for ``products = fp8``, whose products do not compute what the peer's do: it is about time alone.
@@ -35,6 +35,7 @@ from anaphora.training.step import Stepper
 from rows import row, show
 
 Step = Callable[[StreamBatch], float]
+PAUSE = 1.0  # seconds before a round, in which the GPU cools down
 
 
 class Size(NamedTuple):
@@ -188,6 +189,7 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         )
     for turn in range(options.rounds):
         for side in list(sides)[:: -1 if turn % 2 else 1]:
+            time.sleep(PAUSE)
             took = seconds(sides[side], data, options.steps)
             best[side] = min(best[side], took)
             print(f"{name}, {side}: round {turn + 1} {took * 1e3:.2f} ms", file=sys.stderr, flush=True)

@@ -22,6 +22,7 @@ from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.eight import activated, activation_gradients, merged, rounded, space, weights
 from anaphora.kernels.gpu.narrowing import narrow_into
 from anaphora.kernels.gpu.tables import added_tables
+from anaphora.kernels.gpu.undivided import warned
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
@@ -99,6 +100,7 @@ class StackPasses:
 
     def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside, *, eights: bool = False):
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
+        warned()  # here, since what is said during a backward pass comes after it
         self._eights = eights
         self._batch, self._beside = batch, beside
         self._own = [layer.attention for layer in layers]
