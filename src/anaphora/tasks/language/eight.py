@@ -14,7 +14,9 @@ from anaphora.training.precision import choose_precision
 
 
 def refuse_eight_here(settings: LanguageSettings, device: torch.device) -> None:
-    """Raise a `SettingsError` where this machine or the other settings rule eight bits out, whatever the text."""
+    """Raise a `SettingsError` where eight bits are asked for and this machine or other settings rule them out, whatever the text."""
+    if settings.products != "fp8":
+        return
     if isinstance(settings.loss, Part):
         raise _own_loss()
     why = why_not_eight_on(device)
@@ -28,7 +30,9 @@ def refuse_eight_here(settings: LanguageSettings, device: torch.device) -> None:
 
 
 def refuse_eight_for(settings: LanguageSettings) -> None:
-    """Raise a `SettingsError` where a model of these settings, which are complete now, has no products of eight bits."""
+    """Raise a `SettingsError` where eight bits are asked for and a model of these settings, which are complete now, has none."""
+    if settings.products != "fp8":
+        return
     with torch.device("meta"):
         model = build_language(settings, 64)
     why = why_not_eight_of(model)

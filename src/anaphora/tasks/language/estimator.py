@@ -106,16 +106,14 @@ class LanguageModel(Estimator):
 
     def _check_machine(self) -> torch.device:
         device = super()._check_machine()
-        if self.settings_.products == "fp8":
-            refuse_eight_here(self.settings_, device)
+        refuse_eight_here(self.settings_, device)
         return device
 
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
             suit_text(self, data)
             self.tokenizer_ = self._made_tokenizer(data)
-        if self.settings_.products == "fp8":  # the text may have chosen dropout
-            refuse_eight_for(self.settings_)
+        refuse_eight_for(self.settings_)  # only now, as the text may have chosen dropout
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
