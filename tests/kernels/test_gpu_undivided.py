@@ -41,13 +41,35 @@ def test_the_choice_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(chosen) == 5
 
 
+def test_what_torch_says_of_the_choice_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ["cublas"]
+
+    def choose(name: str | None = None) -> str:
+        if name is not None:
+            chosen.append(name)
+            warnings.warn("it is experimental", stacklevel=1)
+        return chosen[-1]
+
+    monkeypatch.setattr(torch.backends.cuda, "preferred_blas_library", choose)
+    monkeypatch.setattr(module, "_processors", lambda _: 132)
+    module._warned.cache_clear()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        module.warned(torch.device("cpu"))
+        assert chosen == ["cublas"]
+        for _ in range(2):
+            module.warned(torch.device("cuda"))
+    module._warned.cache_clear()
+    assert chosen == ["cublas", "cublaslt", "cublas"]
+
+
 @pytest.mark.cuda
 def test_gradients_of_weights_are_as_exact_by_either_library() -> None:
     torch.manual_seed(1)
     module._warned.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        module.warned()
+        module.warned(torch.device("cuda"))
         for height, width in ((3072, 768), (768, 3072), (2304, 768)):
             a, b = (torch.randn(8192, n, device="cuda").bfloat16() for n in (height, width))
             before = torch.backends.cuda.preferred_blas_library()

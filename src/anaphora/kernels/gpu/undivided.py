@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 TILE = (192, 96)
 ROWS = 8192  # of which a sum is divided
@@ -52,17 +53,31 @@ def _processors(device: torch.device) -> int:
     return facts.multi_processor_count if facts.major == 9 and not torch.version.hip else 0
 
 
-def warned() -> None:
+def warned(device: torch.device) -> None:
     """Let torch say, unheard, that the choice is experimental: it does so once, and otherwise in the middle of a training."""
-    if torch.cuda.is_available():
+    if device.type == "cuda" and _processors(device):
         _warned()
 
 
 @cache
 def _warned() -> None:
-    choose: Any = torch.backends.cuda.preferred_blas_library
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")
+        start = torch.zeros((), requires_grad=True)
+        _Chosen.apply(start).backward()  # type: ignore[no-untyped-call]
+
+
+class _Chosen(torch.autograd.Function):
+    """Chooses cublasLt and takes it back in a backward pass, whose warnings torch hands on to Python; elsewhere it prints this one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        choose: Any = torch.backends.cuda.preferred_blas_library
         before = choose()
         choose("cublaslt")
         choose(before)
+        return grad

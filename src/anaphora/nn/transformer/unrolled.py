@@ -100,7 +100,7 @@ class StackPasses:
 
     def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside, *, eights: bool = False):
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
-        warned()  # here, since what is said during a backward pass comes after it
+        warned(layers[0].attention.inward.weight.device)
         self._eights = eights
         self._batch, self._beside = batch, beside
         self._own = [layer.attention for layer in layers]
