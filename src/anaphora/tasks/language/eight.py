@@ -1,4 +1,4 @@
-"""Whether ``products = "fp8"`` can be had: asked before anything is written, and again when the first step is taken."""
+"""Whether ``products = "fp8"`` can be had: checked before anything is written, and again when the first step is taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anaphora.training.precision import choose_precision
 
 
 def refuse_eight_here(settings: LanguageSettings, device: torch.device) -> None:
-    """Raise a `SettingsError` where eight bits are asked for and this machine or other settings rule them out, whatever the text."""
+    """Raise a `SettingsError` where ``products`` is fp8 and this machine or other settings rule that out, whatever the text."""
     if settings.products != "fp8":
         return
     if isinstance(settings.loss, Part):
@@ -30,7 +30,7 @@ def refuse_eight_here(settings: LanguageSettings, device: torch.device) -> None:
 
 
 def refuse_eight_for(settings: LanguageSettings) -> None:
-    """Raise a `SettingsError` where eight bits are asked for and a model of these settings, which are complete now, has none."""
+    """Raise a `SettingsError` where ``products`` is fp8 and a model of these settings, which are complete now, has no such products."""
     if settings.products != "fp8":
         return
     with torch.device("meta"):
