@@ -1,9 +1,11 @@
 """Training a Transformer language model on a GPU: our step beside a plain PyTorch model under ``torch.compile``.
 
-    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--only 6x384] [--fp8] [--profile]
+    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--sustained 5] [--only 6x384] [--fp8] [--profile]
 
 Both sides: the same sizes, bf16 autocast, clipped gradients, fused AdamW, no dropout, the same batches of random symbols,
-in turns in one process; the least time of several rounds counts. The peer is the usual few lines: embeddings, blocks of
+in turns in one process; the least time of several rounds counts. A GPU that is busy for half a second may have to lower its
+clock, to stay within its power. So there is a pause before each side of a round, and ``--sustained`` seconds of each side give
+rows of their own, the median of the second half. The peer is the usual few lines: embeddings, blocks of
 ``scaled_dot_product_attention`` and GELU, ``F.cross_entropy``, and the whole loss compiled. A row also says how many
 floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16). ``--fp8`` adds a
 row for ``products = fp8``, whose products do not compute what the peer's do: it is about time alone.
@@ -33,6 +35,7 @@ from anaphora.training.step import Stepper
 from rows import row, show
 
 Step = Callable[[StreamBatch], float]
+PAUSE = 1.0  # seconds before a round, in which the GPU cools down
 
 
 class Size(NamedTuple):
@@ -184,22 +187,47 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         print(
             f"{name}, {side}: first 8 steps {time.perf_counter() - begun:.1f} s", file=sys.stderr, flush=True
         )
-    for _ in range(options.rounds):
-        for side, step in sides.items():
-            best[side] = min(best[side], seconds(step, data, options.steps))
-    for side, step in sides.items():
+    for turn in range(options.rounds):
+        for side in list(sides)[:: -1 if turn % 2 else 1]:
+            time.sleep(PAUSE)
+            took = seconds(sides[side], data, options.steps)
+            best[side] = min(best[side], took)
+            print(f"{name}, {side}: round {turn + 1} {took * 1e3:.2f} ms", file=sys.stderr, flush=True)
+    for side in sides:
         print(f"{name}, {side}: {best[side] * 1e3:.2f} ms a step", file=sys.stderr, flush=True)
-        if options.profile:
+    rows = compared(name, "training", best, options)
+    if options.sustained:
+        steady = {side: sustained(step, data, options.sustained) for side, step in sides.items()}
+        for side, took in steady.items():
+            print(f"{name}, {side}: {took * 1e3:.2f} ms a step, sustained", file=sys.stderr, flush=True)
+        rows += compared(name, "training, sustained", steady, options)
+    if options.profile:
+        for side, step in sides.items():
             profile(f"{name}, {side}", step, data)
-    symbols = size.rows * size.context
-    rate = {side: symbols / best[side] / 1e3 for side in sides}
-    peer = f"compiled PyTorch, {size.work / best['theirs'] / options.peak:.0%}"
+    return rows
+
+
+def sustained(step: Step, data: list[StreamBatch], span: float) -> float:
+    """Seconds a step: the median over the second half of ``span`` seconds, ten steps at a time."""
+    end, found = time.perf_counter() + span, []
+    while time.perf_counter() < end:
+        found.append(seconds(step, data, 10))
+    return float(np.median(found[len(found) // 2 :]))
+
+
+def compared(
+    name: str, what: str, took: dict[str, float], options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A row for each side of ours, of its seconds a step and the peer's."""
+    size = SIZES[name]
+    share = {side: f"{size.work / found / options.peak:.0%}" for side, found in took.items()}
+    rate = {side: size.rows * size.context / found / 1e3 for side, found in took.items()}
     rows = []
-    for side in [side for side in sides if side != "theirs"]:
-        kind = side.replace("ours", "training")
-        label = f"Transformer {name}, {kind}, {size.work / best[side] / options.peak:.0%} of the peak"
+    for side in [side for side in took if side != "theirs"]:
+        label = f"Transformer {name}, {side.replace('ours', what)}, {share[side]} of the peak"
+        peer, goal = f"compiled PyTorch, {share['theirs']}", size.goal
         rows.append(
-            row(label, peer, rate[side], rate["theirs"], "k symbols/s", goal=size.goal, more_is_better=True)
+            row(label, peer, rate[side], rate["theirs"], "k symbols/s", goal=goal, more_is_better=True)
         )
     return rows
 
@@ -211,6 +239,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     parser.add_argument("--steps", type=int, default=30, help="steps of a round (default 30)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each side (default 3)")
+    parser.add_argument(
+        "--sustained",
+        type=float,
+        default=5.0,
+        help="seconds of each side at a stretch, 0 for none (default 5)",
+    )
     parser.add_argument("--only", choices=list(SIZES), help="one size alone")
     parser.add_argument("--peak", type=float, default=989e12, help="operations a second of the GPU")
     parser.add_argument(

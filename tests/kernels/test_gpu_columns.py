@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from persistent_emulated import COMPILER
 from test_gpu_operations import run_by_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import columns, normed, output_loss
+from anaphora.kernels.gpu import columns, logit_step, normed, output_loss
 from anaphora.kernels.gpu.kernel import Kernel
 
 ROUNDING = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
@@ -32,6 +33,7 @@ def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run_by_fibres(self, folder, like, tasks, given, numbers, kind)
 
     monkeypatch.setattr(Kernel, "run", run)
+    monkeypatch.setattr(Kernel, "blocks", lambda self, like, tasks: min(2, tasks))
     for module in (columns, normed, output_loss):
         monkeypatch.setattr(module, "SHARE", 32)
 
@@ -129,6 +131,14 @@ def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype) -> None
     )
     assert not found[:, symbols:].any()
     torch.testing.assert_close(sums[:symbols].double(), 0.25 * exact.grad.sum(0), rtol=1e-4, atol=1e-4)
+    losses, table = logit_step.losses_and_gradients(logits, bias, targets, symbols, 0)
+    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits[:, :symbols].double(), exact.grad, rtol=ROUNDING[dtype], atol=1e-6)
+    assert not logits[:, symbols:].any()
+    torch.testing.assert_close(table.sum(0)[:symbols].double(), exact.grad.sum(0), rtol=1e-4, atol=1e-4)
+    by = torch.tensor(1 / 3, device=device)  # torch would round it to the type of what it multiplies
+    halves = bias[: symbols // 8 * 8]
+    assert torch.equal(logit_step.scaled(halves, by), (halves.float() * by).to(dtype))
 
 
 @pytest.mark.usefixtures("by_fibres")
@@ -154,12 +164,29 @@ def test_without_a_gpu_torch_computes_the_same() -> None:
 def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
     logits, targets = torch.zeros(3, 64, dtype=torch.bfloat16), torch.tensor([3, 4, 64])
     logits[1, 7] = torch.nan
-    losses, _ = output_loss.losses_by_kernel(logits, logits[0], targets, 64, 0)
-    assert losses.isnan().tolist() == [False, True, True]
+    for found in (output_loss.losses_by_kernel, logit_step.losses_and_gradients):
+        losses, _ = found(logits, torch.zeros(64, dtype=torch.bfloat16), targets, 64, 0)
+        assert losses.isnan().tolist() == [False, True, True]
     x = torch.full((1, 8), torch.nan, dtype=torch.bfloat16)
     for kind in KINDS:
         assert columns.values_by_kernel(x, torch.zeros(8), kind).isnan().all()
         assert columns.gradients_by_kernel(torch.ones_like(x), x, torch.zeros(8), kind)[0].isnan().all()
+
+
+def test_rows_of_logits_that_do_not_fit_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"major": 9, "shared_memory_per_block_optin": 232448}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(**facts))
+    gpu = torch.device("cuda")
+    assert logit_step.fits(32000, gpu)
+    assert logit_step.fits(logit_step.WIDEST, gpu)
+    assert not logit_step.fits(logit_step.WIDEST + 64, gpu)
+    assert not logit_step.fits(1001, gpu)
+    assert not logit_step.fits(32000, torch.device("cpu"))
+    facts["shared_memory_per_block_optin"] = 101376  # as of smaller GPUs
+    assert logit_step.fits(16384, gpu)
+    assert not logit_step.fits(32000, gpu)
+    facts["major"] = 7
+    assert not logit_step.fits(16384, gpu)
 
 
 @pytest.mark.cuda

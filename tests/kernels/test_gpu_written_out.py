@@ -12,9 +12,10 @@ from persistent_emulated import COMPILER
 from test_gpu_operations import run_by_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import added_norm, entrance, normed
+from anaphora.kernels.gpu import added_norm, entrance, narrowing, normed
 from anaphora.kernels.gpu.columns import added
 from anaphora.kernels.gpu.kernel import Kernel
+from anaphora.kernels.gpu.tables import added_tables
 
 ROUNDING = 2**-7  # of bfloat16, twice over
 
@@ -69,6 +70,34 @@ def check_without_above(device: str, rows: int, width: int) -> None:
     torch.testing.assert_close(added(table), sums, rtol=1e-4, atol=1e-3)
 
 
+def check_tables(device: str) -> None:
+    """The sums are bit by bit those of one table at a time."""
+    tables = [torch.randn(shape, device=device) for shape in ((70, 3, 40), (1, 7), (33, 100), (64, 32))]
+    for several in (tables, tables[:2], tables[1:2]):
+        found = added_tables(several)
+        assert all(torch.equal(one, added(table)) for one, table in zip(found, several, strict=True))
+    with pytest.raises(ValueError, match="5 tables"):
+        added_tables([*tables, tables[0]])
+
+
+def check_narrowing(device: str) -> None:
+    weights = [torch.randn(shape, device=device) for shape in ((70, 33), (8,), (), (64, 100), (5, 1))]
+    weights[0][0, :3] = torch.tensor([torch.nan, torch.inf, 1e-40])
+    for several in (weights, weights[:2]):
+        made = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in several]
+        narrowing.by_kernel(made, several)
+        for one, weight in zip(made, several, strict=True):
+            torch.testing.assert_close(one, weight.bfloat16(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_the_kernel_does_not_take_is_rounded_by_torch() -> None:
+    assert not narrowing.fits([])
+    weights = [torch.randn(6, 5).t(), torch.randn(7)]
+    made = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
+    narrowing.narrow_into(made, weights)
+    assert all(torch.equal(one, weight.bfloat16()) for one, weight in zip(made, weights, strict=True))
+
+
 def check_entrance(device: str, shape: tuple[int, int], symbols: int, width: int) -> None:
     ids = torch.randint(0, symbols, shape, device=device)
     ids[0, : shape[1] // 2] = 3  # one that is everywhere
@@ -98,6 +127,8 @@ def test_kernels_compute_what_torch_does() -> None:
     torch.manual_seed(1)
     check_norm("cpu", 9, 256)
     check_without_above("cpu", 70, 256)
+    check_tables("cpu")
+    check_narrowing("cpu")
     ids = torch.randint(0, 5, (2, 7))
     table, places = torch.randn(5, 256), torch.randn(9, 256)
     for given in (places, None):
@@ -126,5 +157,8 @@ def test_kernels_on_a_gpu() -> None:
     for rows, width in ((1, 128), (1001, 768), (333, 1024)):
         check_norm("cuda", rows, width)
         check_without_above("cuda", rows, width)
+    check_without_above("cuda", normed.MANY + 5, 256)
+    check_tables("cuda")
+    check_narrowing("cuda")
     check_entrance("cuda", (3, 20), 7, 128)
     check_entrance("cuda", (16, 256), 1000, 768)

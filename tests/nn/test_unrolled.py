@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from test_transformer_lean import SYMBOLS, batch, check, made, with_gradients
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import SettingsError
 from anaphora.models.language_passes import has_large_output, is_written_out, why_not_eight
+from anaphora.settings.language import LanguageSettings
 from anaphora.tasks.language.build import build_language
+from anaphora.tasks.language.eight import refuse_eight_for, refuse_eight_here
+from anaphora.tasks.language.estimator import LanguageModel
 from anaphora.tasks.language.objective import LanguageObjective, unrolled_loss, window_loss
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.training.replay import Replayed
@@ -108,6 +112,46 @@ def test_eight_bits_are_refused_where_there_are_none() -> None:
         resolve(TASKS["language"], {"model": "transformer", "products": "fp8", "lines": True})
     with pytest.raises(SettingsError, match="products"):
         resolve(TASKS["language"], {"model": "lstm", "products": "fp8"})
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_eight_bits_are_refused_before_anything_is_written(tmp_path: Path, seeds: int) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "config.json").write_text("{}")
+    m = LanguageModel("transformer", products="fp8", tokens="char", device="cpu")
+    for out, force in ((tmp_path / "new", False), (old, True)):
+        with pytest.raises(SettingsError, match="needs an NVIDIA GPU of compute capability 8"):
+            m.fit(["a text"] * 50, out=out, force=force, seeds=seeds)
+    with pytest.raises(SettingsError, match="needs an NVIDIA GPU"):
+        m.plan(["a text"] * 50)
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == [
+        "old",
+        "old/config.json",
+    ]
+
+
+def test_settings_that_eight_bits_do_not_go_with_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settings(**changes: Any) -> LanguageSettings:
+        given = {"model": "transformer", "products": "fp8", "dropout": 0.0, **changes}
+        return resolve(TASKS["language"], given)  # type: ignore[return-value]
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    gpu = torch.device("cuda")
+    refuse_eight_here(settings(), gpu)
+    for changes, why in (
+        ({"compile": "off"}, "compile"),
+        ({"precision": "fp32"}, "bf16"),
+        ({"loss": torch.nn.functional.cross_entropy}, "own loss"),
+    ):
+        with pytest.raises(SettingsError, match=why):
+            refuse_eight_here(settings(**changes), gpu)
+    refuse_eight_for(settings())
+    with pytest.raises(SettingsError, match="without dropout"):
+        refuse_eight_for(settings(dropout=0.1))
+    with pytest.raises(SettingsError, match="multiple of 16"):
+        refuse_eight_for(settings(feedforward=264))
 
 
 def test_a_model_that_eight_bits_do_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

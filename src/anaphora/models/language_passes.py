@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu import entrance, output_loss
+from anaphora.kernels.gpu import entrance, logit_step, output_loss
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.columns import added
 from anaphora.kernels.gpu.eight import MULTIPLE
@@ -43,8 +43,18 @@ def is_written_out(model: nn.Module) -> bool:
 
 def why_not_eight(model: nn.Module, device: torch.device) -> str | None:
     """Why the products of ``model`` cannot be of eight bits on ``device``, as the end of a sentence; None where they can."""
+    return why_not_eight_on(device) or why_not_eight_of(model)
+
+
+def why_not_eight_on(device: torch.device) -> str | None:
+    """Why no products can be of eight bits on ``device``."""
     if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 9):
         return "it needs an NVIDIA GPU of compute capability 8.9 or later (Ada, Hopper), which this is not"
+    return None
+
+
+def why_not_eight_of(model: nn.Module) -> str | None:
+    """Why the products of ``model`` cannot be of eight bits on any device."""
     if not is_written_out(model):
         return (
             "it is for norm-first Transformers with biases, without dropout, rotary positions, gates or shared keys, whose width is a "
@@ -178,10 +188,15 @@ class _Loss(torch.autograd.Function):
         step: _Step,
     ) -> Tensor:
         logits = F.linear(x, narrow)  # the kernels add the bias, which takes a product longer
+        ctx.step, ctx.numbers = step, (symbols, ignored)
+        ctx.joined = ctx.needs_input_grad[0] and logit_step.fits(logits.shape[1], logits.device)
+        if ctx.joined:
+            losses, table = logit_step.losses_and_gradients(logits, start, targets, symbols, ignored)
+            ctx.kept = [x, narrow, logits, table]
+            return losses.sum()
         by = output_loss.losses_by_kernel if x.is_cuda else output_loss.losses_by_torch
         losses, log_sum = by(logits, start, targets, symbols, ignored)
         ctx.kept = [x, narrow, logits, start, targets, log_sum]
-        ctx.step, ctx.numbers = step, (symbols, ignored)
         return losses.sum()
 
     @staticmethod
@@ -189,8 +204,10 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         if not ctx.kept:
             raise RuntimeError("a step that is written out goes backward once")
-        x, narrow, logits, start, targets, log_sum = ctx.kept
-        ctx.kept = []
+        kept, ctx.kept = ctx.kept, []
+        if ctx.joined:
+            return _joined_backward(ctx.step, ctx.numbers[0], grad, *kept), *(None,) * 6
+        x, narrow, logits, start, targets, log_sum = kept
         symbols, step = ctx.numbers[0], ctx.step
         given = (logits, start, targets, log_sum, grad.float(), *ctx.numbers)
         if x.is_cuda:
@@ -204,3 +221,17 @@ class _Loss(torch.autograd.Function):
         dx = made @ narrow
         step.beside.stage()
         return dx, *(None,) * 6
+
+
+def _joined_backward(
+    step: _Step, symbols: int, grad: Tensor, x: Tensor, narrow: Tensor, made: Tensor, table: Tensor
+) -> Tensor:
+    """∂x where the forward pass left the gradient of the logits, ``made``, but for the factor ``grad``."""
+    grad = grad.float()
+    of_bias = step.beside.run(lambda: added(table)[:symbols] * grad)
+    scaled = logit_step.scaled(x, grad)
+    of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], scaled, torch.float32))
+    step.of_output = of_weight, of_bias
+    dx = logit_step.scaled(made @ narrow, grad)
+    step.beside.stage()
+    return dx

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from anaphora.data.sources.report import say
@@ -81,6 +82,7 @@ class Estimator(Intervening, Predicting):
         runs ``out/seed-1`` …; the estimator then is the best of them, and ``seeds_`` has mean and spread of every measure. ``fields`` are ``source_field`` and ``target_field`` where data have named columns.
         """
         self._check_fields(fields)
+        self._check_machine()
         self.trusts = (
             True  # what this process gave; under torchrun all but the first one read it from the folder
         )
@@ -122,7 +124,7 @@ class Estimator(Intervening, Predicting):
     def plan(self, data: Any, valid: Any | None = None, **fields: str | None) -> dict[str, Any]:
         """What ``fit`` would do: rows, vocabulary, parameters, steps, epochs, an estimate of memory. Trains nothing."""
         self._check_fields(fields)
-        choose_device(self.settings_.device)  # a device that is not there is a mistake already
+        self._check_machine()
         train, dev = self._open(data, valid, spill=None, **fields)
         self._learn_or_take_over(train)
         self._check_dev_given(dev)
@@ -144,6 +146,10 @@ class Estimator(Intervening, Predicting):
         else:
             suit_corpus(self, data)
             self._learn(data)
+
+    def _check_machine(self) -> torch.device:
+        """The device of the settings; an error where it is not there, or cannot do what they ask, before anything is written."""
+        return choose_device(self.settings_.device)
 
     def _check_fields(self, fields: Mapping[str, Any]) -> None:
         task = self.task()

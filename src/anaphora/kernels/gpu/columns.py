@@ -94,7 +94,9 @@ extern "C" __global__ void NAME(POINTERS,elem*out,float*sums,int rows,int width,
 """
 )
 
-SHARE = 256  # rows whose sums one block takes
+SHARE = (
+    128  # rows whose sums one block takes; with 256 the last blocks of a large batch would run by themselves
+)
 
 ADDED = r"""
 extern "C" __global__ void added_rows(const float*table,float*out,int rows,int width){

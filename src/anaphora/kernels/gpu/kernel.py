@@ -44,10 +44,12 @@ __device__ inline elem narrow(double v){return v;}
 
 
 class Kernel:
-    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on an SM."""
+    """``name`` of ``source``: its blocks of ``threads`` take turns over the tasks, ``resident`` of them on an SM, each with ``memory``
+    bytes of shared memory beside what the source declares."""
 
-    def __init__(self, source: str, name: str, *, threads: int = 256, resident: int = 8):
+    def __init__(self, source: str, name: str, *, threads: int = 256, resident: int = 8, memory: int = 0):
         self._source, self._name, self._threads, self._resident = source, name, threads, resident
+        self._memory = memory
         self._loaded: dict[tuple[int, int], tuple[Loaded, int]] = {}
 
     def run(
@@ -72,6 +74,12 @@ class Kernel:
         ):  # the latter takes as long as a small kernel
             loaded.launch(min(blocks, tasks), pointers, words, threads)
 
+    def blocks(self, like: Tensor, tasks: int) -> int:
+        """How many blocks work on so many tasks, on the GPU of ``like``."""
+        return min(
+            tasks, torch.cuda.get_device_properties(like.device).multi_processor_count * self._resident
+        )
+
     def loaded_on(self, like: Tensor, kind: int = 0) -> bool:
         """Whether it has run on the GPU of ``like`` before."""
         return (like.device.index or 0, kind) in self._loaded
@@ -79,7 +87,7 @@ class Kernel:
     def _load(self, index: int, kind: int) -> tuple[Loaded, int]:
         facts = torch.cuda.get_device_properties(index)
         source = f"#define KIND {kind}\n{PRELUDE}{self._source}"
-        found = loaded(source, self._name, 0, self._threads, torch.device("cuda", index))
+        found = loaded(source, self._name, self._memory, self._threads, torch.device("cuda", index))
         return found, facts.multi_processor_count * self._resident
 
 

@@ -85,7 +85,8 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
 }
 """
 
-SHARE = 32  # rows whose sums one block takes
+SHARE = 32  # rows whose sums one block takes, or twice as many
+MANY = 16384  # rows from which on there are blocks enough for a GPU even so
 WIDEST = 1024  # more would not fit into the registers of a warp
 
 
@@ -122,11 +123,12 @@ def with_table(
 ) -> tuple[Tensor, Tensor]:
     """∂x', also written to ``eight``, and the table that `added` makes the other gradients of; nothing comes from ``above`` where it is None."""
     rows, width = x.shape
-    out, sums = torch.empty_like(x), gain.new_empty(shares(rows, SHARE), 3, width)
+    share = SHARE if rows < MANY else 2 * SHARE
+    out, sums = torch.empty_like(x), gain.new_empty(shares(rows, share), 3, width)
     upper = None if above is None else above.contiguous()
     pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums, *(eight or (None, None)))
     kernel(width, centred, above is not None, eight is not None).run(
-        x, len(sums), pointers, (rows, SHARE), KINDS[dy.dtype]
+        x, len(sums), pointers, (rows, share), KINDS[dy.dtype]
     )
     return out, sums
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.gpu.eight import Eight, product
+from anaphora.kernels.gpu.undivided import undivided
 
 
 class Factor(NamedTuple):
@@ -43,5 +44,6 @@ class Matrix(NamedTuple):
 def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     """aᵀ b in ``dtype``, which is at least as wide as theirs: a GPU does not round it in between."""
     if a.is_cuda and dtype == torch.float32:
-        return torch.mm(a.t(), b, out_dtype=dtype)
+        with undivided(len(a), a.shape[1], b.shape[1], a.device):
+            return torch.mm(a.t(), b, out_dtype=dtype)
     return (a.t() @ b).to(dtype)

@@ -20,6 +20,9 @@ from anaphora.kernels.gpu import columns, normed
 from anaphora.kernels.gpu.added_norm import Normed, added_norm
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.eight import activated, activation_gradients, merged, rounded, space, weights
+from anaphora.kernels.gpu.narrowing import narrow_into
+from anaphora.kernels.gpu.tables import added_tables
+from anaphora.kernels.gpu.undivided import warned
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
@@ -97,6 +100,7 @@ class StackPasses:
 
     def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside, *, eights: bool = False):
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
+        warned(layers[0].attention.inward.weight.device)
         self._eights = eights
         self._batch, self._beside = batch, beside
         self._own = [layer.attention for layer in layers]
@@ -177,19 +181,18 @@ class StackPasses:
         centred1, centred2 = layer.shift1 is not None, layer.shift2 is not None
         of_second = run(lambda: wide_product(d.rows, kept.active, layer.second.dtype))
         du, sums1 = self._active_gradients(narrow.second.back(d), kept.inner, layer.first_bias, number)
-        of_first_bias = run(lambda: _added(sums1))
         of_first = run(lambda: wide_product(du.rows, kept.between.y, layer.first.dtype))
         dx, sums2 = self._norm_gradients(narrow.first.back(du), kept.between, layer.gain2, d.rows, centred2)
-        of_norm2 = run(lambda: _added(sums2))
         of_outward = run(lambda: wide_product(dx.rows, kept.rows, layer.outward.dtype))
         away = narrow.outward.back(dx).view(self._batch, -1, *kept.context.shape[1::2]).transpose(1, 2)
         dqkv, sums3 = self._merged(*torch.autograd.grad(kept.context, kept.heads, away))
-        of_inward_bias = run(lambda: _added(sums3))
         of_inward = run(lambda: wide_product(dqkv.rows, kept.before.y, layer.inward.dtype))
         out, sums4 = self._norm_gradients(
             narrow.inward.back(dqkv), kept.before, layer.gain1, dx.rows, centred1
         )
-        of_norm1 = run(lambda: _added(sums4))
+        of_first_bias, of_norm2, of_inward_bias, of_norm1 = run(
+            lambda: _all_added(sums1, sums2, sums3, sums4)
+        )
         found: list[Tensor | None] = [
             of_norm1[0],
             of_norm1[1] if centred1 else None,
@@ -209,7 +212,7 @@ class StackPasses:
                 made = self._beside.run(partial(_eights, wide, bias, layer))
             else:
                 bias, *rest = (torch.empty_like(one, dtype=dtype) for one in (layer.inward_bias, *wide))
-                self._beside.run(partial(torch._foreach_copy_, [bias, *rest], [layer.inward_bias, *wide]))
+                self._beside.run(partial(narrow_into, [bias, *rest], [layer.inward_bias, *wide]))
                 made = [Matrix(one) for one in rest]
             self._narrow.append(Narrow(made[0], bias, *made[1:]))
             ready.append(self._beside.so_far())
@@ -275,3 +278,7 @@ def _eights(wide: Sequence[Tensor], bias: Tensor, layer: Weights) -> list[Matrix
 
 def _added(table: Tensor) -> Tensor:
     return columns.added(table) if table.is_cuda else table.sum(0)
+
+
+def _all_added(*tables: Tensor) -> list[Tensor]:
+    return added_tables(tables) if tables[0].is_cuda else [table.sum(0) for table in tables]

@@ -37,6 +37,7 @@ from anaphora.tasks.language.build import (
     ngram_tensors,
     rebuild_ngram,
 )
+from anaphora.tasks.language.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.inference import LineScore, Listen, device_of, draw, shown
 from anaphora.tasks.language.metrics import (
     adapted,
@@ -109,10 +110,16 @@ class LanguageModel(Estimator):
             **fields,
         )
 
+    def _check_machine(self) -> torch.device:
+        device = super()._check_machine()
+        refuse_eight_here(self.settings_, device)
+        return device
+
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
             suit_text(self, data)
             self.tokenizer_ = self._made_tokenizer(data)
+        refuse_eight_for(self.settings_)  # only now, as the text may have chosen dropout
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}

@@ -17,7 +17,6 @@ from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, PAD
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
-from anaphora.errors import SettingsError
 from anaphora.kernels.gpu.attention import quickest_attention
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.output_loss import output_loss
@@ -28,7 +27,6 @@ from anaphora.models.language_passes import (
     has_large_output,
     is_written_out,
     states,
-    why_not_eight,
     written_out_loss,
 )
 from anaphora.nn.embedding import MANY, Output, aligned_logits
@@ -36,6 +34,7 @@ from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
+from anaphora.tasks.language.eight import refuse_eight, refuse_own_loss
 from anaphora.training.objective import LossSum
 from anaphora.training.own import no_own_loss, own_loss, summed
 from anaphora.training.replay import Replayed
@@ -72,10 +71,8 @@ class LanguageObjective:
             order = nullcontext() if self._written_out else quickest_attention(inputs.shape[1], device)
             with order:
                 return LossSum(windowed(model, inputs, targets), batch.symbols)
-        if self.settings.products == "fp8" and model.training:
-            raise SettingsError(
-                ['products = "fp8" takes the library\'s own loss; leave products or loss out.']
-            )
+        if model.training:
+            refuse_own_loss(self.settings)
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)
@@ -196,18 +193,6 @@ def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
     if type(output) is not Output or output._forward_hooks or output.symbols < MANY:
         return cross_entropy(model, hidden, targets)
     return output_loss(hidden.flatten(0, 1), output.matrix, output.bias, targets.flatten(), PAD)
-
-
-def refuse_eight(model: Language, settings: LanguageSettings, device: torch.device) -> None:
-    """Raise a `SettingsError` where ``products = "fp8"`` cannot be had."""
-    why = why_not_eight(model, device)
-    if why is None and settings.compile == "off":
-        why = 'it needs compile = "auto"'
-    autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-    if why is None and not autocast:
-        why = 'it needs precision = "bf16"'
-    if why is not None:
-        raise SettingsError([f'products = "fp8" cannot be had here: {why}; leave products out.'])
 
 
 def unrolled_loss(model: Language, inputs: Tensor, targets: Tensor, *, eights: bool = False) -> Tensor:
