@@ -79,18 +79,28 @@ def test_afterwards_their_probabilities_are_averaged():
     assert theirs.tolist() == [4, 3]
 
 
-def test_the_loss_is_the_mean_of_theirs_and_each_learns_from_its_own():
+@pytest.mark.parametrize("prior", [False, True])
+def test_the_loss_is_half_the_mean_of_theirs_and_half_that_of_their_mean(prior):
     model = _moved(_model(MEMBERS)).train()
     x, lengths = _given()
     targets = [[1, 2], [3]]
-    alone = []
-    for m in range(MEMBERS):
-        one = _alone(model, m).train()
-        log_p = log_probabilities(one(x, lengths)[0])
-        alone.append(frame_loss(_Weighing(model.frames), log_p, one(x, lengths)[1], targets))
+    model.frames.count = lambda log_p, lengths: None  # which would move the shares
+
+    def loss(frames, scores):
+        return frame_loss(frames, scores, theirs[: len(scores)], targets)
+
     scores, theirs = model(x, lengths)
-    found = frame_loss(_Weighing(model.frames), log_probabilities(scores), theirs, targets)
-    torch.testing.assert_close(found, torch.stack(alone).mean())
+    frames = model.frames if prior else _Weighing(model.frames)
+    alone = torch.stack([loss(frames, one) for one in scores.chunk(MEMBERS)])
+    mean = torch.stack([one.softmax(-1) for one in scores.chunk(MEMBERS)]).mean(0).log()
+    together = loss(frames, mean)
+    assert together < alone.mean()  # by Jensen's inequality
+    torch.testing.assert_close(loss(frames, scores), (alone.mean() + together) / 2)
+
+
+def test_each_network_has_its_own_weights():
+    model = _moved(_model(MEMBERS)).train()
+    scores, _ = model(*_given())
     scores[:2].sum().backward()  # of the first member alone
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(g.flatten()[: len(g.flatten()) // MEMBERS].any() for g in grads if g.dim() > 1)

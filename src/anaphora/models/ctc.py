@@ -75,10 +75,12 @@ class FrameScores(nn.Module):
 class MemberScores(FrameScores):
     """`FrameScores` of ``members`` networks side by side, h_t holding ``width`` numbers of each:
 
-        training    z^m_t = W^m h^m_t + b^m, and each network learns by its own loss
+        training    z^m_t = W^m h^m_t + b^m; half of the loss is the mean over networks of the loss of each, half is that of the
+                    mean of their probabilities, p_t = (1/M) Σ_m softmax(z^m_t)
         afterwards  z_t = log (1/M) Σ_m softmax(z^m_t − α log π)
 
-    Networks that began otherwise and dropped other units err in other places, so their mean errs less than each of them. They share π.
+    Networks that began otherwise and dropped other units err in other places, so their mean errs less than each of them. By its own
+    loss alone each would write a letter at frames of its own, and their mean would spell worse than any of them. They share π.
     """
 
     def __init__(self, width: int, symbols: int, members: int, *, dropout: float = 0.0, prior: float = 0.0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -207,17 +208,26 @@ def frame_loss(
     frames: nn.Module, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
 ) -> Tensor:
     """Summed CTC loss of the scores ``(batch, time, symbols)`` that ``frames`` gave, of which ``lengths`` ``(batch,)`` are real. A target
-    that its frames cannot spell adds nothing. Where several networks gave scores, ``(members · batch, time, symbols)``, it is their mean.
-
-    With a prior, while training, it is the loss that `FrameScores` describes, and what it counts is counted on.
+    that its frames cannot spell adds nothing. With a prior, while training, it is the loss that `FrameScores` describes, and what it
+    counts is counted on. Where several networks gave scores, ``(members · batch, time, symbols)``, it is what `MemberScores` describes.
     """
     members = max(1, len(scores) // max(1, len(targets)))
-    rows = [list(row) for row in targets] * members
+    rows = [list(row) for row in targets]
     asked: dict[str, Any] = {"reduction": "sum", "impossible": "zero"}
-    if not (
-        isinstance(frames, FrameScores) and frames.prior and frames.training
-    ):  # a model of your own has scores of its own
-        return ctc_loss(scores.float(), rows, lengths, **asked) / members
+    # a model of your own has scores of its own
+    prior = frames if isinstance(frames, FrameScores) and frames.prior and frames.training else None
+    if members == 1 and prior is None:
+        return ctc_loss(scores.float(), rows, lengths, **asked)
     log_p = log_probabilities(scores)
-    frames.count(log_p.detach(), lengths)
-    return ctc_loss(frames.weighed(log_p), rows, lengths, normalized=True, **asked) / members
+
+    def loss(log_p: Tensor, rows: list[list[int]]) -> Tensor:
+        weighed = log_p if prior is None else prior.weighed(log_p)
+        return ctc_loss(weighed, rows, lengths[: len(rows)], normalized=True, **asked)
+
+    if prior is not None:
+        prior.count(log_p.detach(), lengths)
+    total = loss(log_p, rows * members) / members
+    if members == 1:
+        return total
+    together = log_p.unflatten(0, (members, -1)).logsumexp(0) - math.log(members)
+    return (total + loss(together, rows)) / 2
