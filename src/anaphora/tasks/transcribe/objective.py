@@ -229,5 +229,5 @@ def frame_loss(
     total = loss(log_p, rows * members) / members
     if members == 1:
         return total
-    together = log_p.unflatten(0, (members, -1)).logsumexp(0) - math.log(members)
+    together = log_p.view(members, -1, *log_p.shape[1:]).logsumexp(0) - math.log(members)
     return (total + loss(together, rows)) / 2
