@@ -14,8 +14,8 @@ from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import SettingsError
 from anaphora.models.language_passes import has_large_output, is_written_out, why_not_eight
 from anaphora.settings.language import LanguageSettings
+from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.build import build_language
-from anaphora.tasks.language.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.estimator import LanguageModel
 from anaphora.tasks.language.objective import LanguageObjective, unrolled_loss, window_loss
 from anaphora.tasks.registry import TASKS, resolve

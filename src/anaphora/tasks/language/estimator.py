@@ -26,6 +26,7 @@ from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSe
 from anaphora.settings.own import Part
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
+from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.judged import Judged, no_options, timed
@@ -37,7 +38,6 @@ from anaphora.tasks.language.build import (
     ngram_tensors,
     rebuild_ngram,
 )
-from anaphora.tasks.language.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.inference import LineScore, Listen, device_of, draw, shown
 from anaphora.tasks.language.metrics import (
     adapted,

@@ -34,7 +34,7 @@ from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
-from anaphora.tasks.language.eight import refuse_eight, refuse_own_loss
+from anaphora.tasks.eight import refuse_eight, refuse_own_loss
 from anaphora.training.objective import LossSum
 from anaphora.training.own import no_own_loss, own_loss, summed
 from anaphora.training.replay import Replayed
