@@ -64,4 +64,5 @@ def test_gaps_and_unsorted_times_are_told(tmp_path, times, told):
 def test_regular_times_are_read_in_silence(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        open_series(table(tmp_path / "a.csv", HOURS))
+        found = open_series(table(tmp_path / "a.csv", HOURS))
+    assert len(found.series[0]) == len(HOURS)

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from kernels_by_fibres import on_fibres
 from losses_by_fibres import DEVICES, with_gradient
-from test_gpu_operations import run_by_fibres
 from torch import Tensor
 
 from anaphora.errors import DataError
-from anaphora.kernels.gpu.kernel import Kernel
 from anaphora.search import ctc_loss
 from anaphora.search.ctc import _fused, _loss
 
@@ -31,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def device(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A GPU, or the memory of this machine with the kernels run by fibres."""
     if request.param == "cpu":
-        monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, folder, *given))
+        on_fibres(folder, monkeypatch)
         monkeypatch.setattr(_fused, "serves", lambda *_: True)
     return request.param
 

@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from persistent_emulated import COMPILER
-from test_gpu_operations import run_by_fibres
+from kernels_by_fibres import on_fibres
 
 from anaphora.kernels.gpu import adam, chunks
 from anaphora.kernels.gpu.adam import AdamGroup
 from anaphora.kernels.gpu.chunks import Length
-from anaphora.kernels.gpu.kernel import Kernel
 
 SHAPES = ((10, 13), (7,), (), (64, 3), (0, 4))
 
 
 @pytest.fixture
 def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if COMPILER is None:
-        pytest.skip("no C++ compiler here")
-    monkeypatch.setattr(Kernel, "run", lambda self, *given: run_by_fibres(self, tmp_path, *given))
+    on_fibres(tmp_path, monkeypatch)
     monkeypatch.setattr(chunks, "serves", lambda *_: True)
     for module in (adam, chunks):
         monkeypatch.setattr(module, "sent", lambda table, device: table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
-from persistent_emulated import COMPILER
-from test_gpu_operations import run_by_fibres
+from kernels_by_fibres import on_fibres
 from torch import Tensor
 
 from anaphora.kernels.gpu import columns, logit_step, normed, output_loss
@@ -23,16 +21,7 @@ KINDS = ("gelu", "gelu-tanh", "relu", "silu")
 
 @pytest.fixture
 def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if COMPILER is None:
-        pytest.skip("no C++ compiler here")
-
-    def run(self, like, tasks, pointers, numbers=(), kind=0):
-        folder = tmp_path / hashlib.sha256(self._source.encode()).hexdigest()[:16]
-        folder.mkdir(exist_ok=True)
-        given = [torch.empty(0) if pointer is None else pointer for pointer in pointers]
-        run_by_fibres(self, folder, like, tasks, given, numbers, kind)
-
-    monkeypatch.setattr(Kernel, "run", run)
+    on_fibres(tmp_path, monkeypatch)
     monkeypatch.setattr(Kernel, "blocks", lambda self, like, tasks: min(2, tasks))
     for module in (columns, normed, output_loss):
         monkeypatch.setattr(module, "SHARE", 32)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from persistent_emulated import COMPILER
-from test_gpu_operations import run_by_fibres
+from kernels_by_fibres import on_fibres
 from torch import Tensor
 
 from anaphora.kernels.gpu import added_norm, entrance, narrowing, normed
 from anaphora.kernels.gpu.columns import added
-from anaphora.kernels.gpu.kernel import Kernel
 from anaphora.kernels.gpu.tables import added_tables
 
 ROUNDING = 2**-7  # of bfloat16, twice over
@@ -22,16 +19,7 @@ ROUNDING = 2**-7  # of bfloat16, twice over
 
 @pytest.fixture
 def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if COMPILER is None:
-        pytest.skip("no C++ compiler here")
-
-    def run(self, like, tasks, pointers, numbers=(), kind=0):
-        folder = tmp_path / hashlib.sha256(self._source.encode()).hexdigest()[:16]
-        folder.mkdir(exist_ok=True)
-        given = [torch.empty(0) if pointer is None else pointer for pointer in pointers]
-        run_by_fibres(self, folder, like, tasks, given, numbers, kind)
-
-    monkeypatch.setattr(Kernel, "run", run)
+    on_fibres(tmp_path, monkeypatch)
     monkeypatch.setattr(normed, "SHARE", 32)
 
 
