@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
@@ -38,6 +39,13 @@ SETTINGS = {
 def pairs(count):
     words = ["".join("abcdef"[(i * k + k) % 6] for k in range(1 + i % 7)) for i in range(count)]
     return [(word, word.upper()) for word in words]
+
+
+def colour_at(place, x, y):
+    """The colour on the screen at a share of an image's width and height; taken of the image alone, once it stands still."""
+    pil = pytest.importorskip("PIL.Image")
+    shot = pil.open(io.BytesIO(place.screenshot())).convert("RGB")
+    return shot.getpixel((int(x * shot.width), int(y * shot.height)))
 
 
 class Client:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from anaphora.views.colour import DARK, LIGHT, rgb
+from conftest import colour_at
 from hand_made import EVIL, heard, looked, seen
 
 pytestmark = pytest.mark.xdist_group("studio")
@@ -26,14 +25,6 @@ def opened(page, tmp_path):
     return opened
 
 
-def colour_at(page, image, x, y):
-    """The colour on the screen at a share of an image's width and height."""
-    pil = pytest.importorskip("PIL.Image")
-    box = image.bounding_box()
-    shot = pil.open(io.BytesIO(page.screenshot())).convert("RGB")
-    return shot.getpixel((int(box["x"] + x * box["width"]), int(box["y"] + y * box["height"])))
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("width", [360, 1280])
@@ -46,10 +37,10 @@ def test_pages_fit_and_complain_of_nothing(opened, name, theme, width):
 def test_the_pixels_on_the_screen_are_those_of_the_picture(opened):
     page = opened("captions", seen())
     first, second = page.locator("svg image").nth(0), page.locator("svg image").nth(1)
-    assert colour_at(page, first, 12 / 48, 8 / 32) == (220, 30, 30)
-    assert colour_at(page, first, 36 / 48, 24 / 32) == (30, 60, 220)
-    assert colour_at(page, second, 8 / 48, 7 / 32) == (220, 30, 30)  # attended
-    assert colour_at(page, second, 36 / 48, 24 / 32) != (30, 60, 220)  # faded
+    assert colour_at(first, 12 / 48, 8 / 32) == (220, 30, 30)
+    assert colour_at(first, 36 / 48, 24 / 32) == (30, 60, 220)
+    assert colour_at(second, 8 / 48, 7 / 32) == (220, 30, 30)  # attended
+    assert colour_at(second, 36 / 48, 24 / 32) != (30, 60, 220)  # faded
 
 
 @pytest.mark.parametrize(("theme", "colours"), [("light", LIGHT), ("dark", DARK)])
@@ -57,8 +48,8 @@ def test_the_spectrogram_is_shown_in_the_colours_of_the_theme(opened, theme, col
     page = opened("spectrogram", heard(), theme=theme)
     image = page.locator(f"svg image.on-{theme}")
     assert page.locator("svg image:visible").count() == 1
-    assert colour_at(page, image, 0.505, (19 - 5 + 0.5) / 20) == rgb(colours.scale[32])
-    assert colour_at(page, image, 0.3, 0.3) == rgb(colours.scale[0])
+    assert colour_at(image, 0.505, (19 - 5 + 0.5) / 20) == rgb(colours.scale[32])
+    assert colour_at(image, 0.3, 0.3) == rgb(colours.scale[0])
 
 
 def test_values_are_read_by_pointer_and_keys(opened):

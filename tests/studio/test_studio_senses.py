@@ -11,7 +11,7 @@ import pytest
 
 import anaphora as an
 from anaphora.views.colour import DARK, LIGHT, rgb
-from conftest import Client, Server
+from conftest import Client, Server, colour_at
 from hand_made import EVIL, scene
 
 pytestmark = pytest.mark.xdist_group("studio")
@@ -114,15 +114,9 @@ def opened(page, studio, **words):
     return page
 
 
-def colour_at(page, x, y, image=0):
-    """The colour on the screen at a share of an image's width and height."""
-    pil = pytest.importorskip("PIL.Image")
-    place = page.locator(".figure svg image").nth(image)
-    place.scroll_into_view_if_needed()
+def colour_in(page, x, y):
     page.wait_for_timeout(200)
-    box = place.bounding_box()
-    shot = pil.open(io.BytesIO(page.screenshot())).convert("RGB")
-    return shot.getpixel((int(box["x"] + x * box["width"]), int(box["y"] + y * box["height"])))
+    return colour_at(page.locator(".figure svg image").first, x, y)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -140,16 +134,16 @@ def test_the_screen_shows_the_pixels_of_the_picture(page, studio, runs_of, sense
     seen = an.load(senses / "captioner").probe(scene()).array("picture")
     for x, y in ((0.26, 0.26), (0.76, 0.76), (0.05, 0.9)):
         expected = seen[int(y * seen.shape[0]), int(x * seen.shape[1])]
-        assert colour_at(page, x, y) == tuple(expected.tolist())
+        assert colour_in(page, x, y) == tuple(expected.tolist())
 
 
 def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
     opened(page, studio, view="spectrogram", runs=runs_of["listener"], text="#1", theme="light")
-    before = colour_at(page, 0.5, 0.5)
+    before = colour_in(page, 0.5, 0.5)
     assert before in {rgb(colour) for colour in LIGHT.scale}
     page.click("button:text-is('Dark')")
     page.wait_for_timeout(300)
-    assert colour_at(page, 0.5, 0.5) in {rgb(colour) for colour in DARK.scale}
+    assert colour_in(page, 0.5, 0.5) in {rgb(colour) for colour in DARK.scale}
     assert page.troubles == []
 
 
@@ -204,12 +198,12 @@ def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs
         f"{studio.url}&{urllib.parse.urlencode({'view': 'captions', 'runs': runs_of['captioner'], 'text': '#1'})}"
     )
     page.wait_for_selector(".figure canvas[data-drawn]")
-    image, box = page.place, page.locator(".figure canvas").bounding_box()
-    pil = pytest.importorskip("PIL.Image")
-    shot = pil.open(io.BytesIO(page.screenshot())).convert("RGB")
+    image = page.place
+    # read off the canvas, not off the screen, where the rest of the page may still move it
+    shot = pixels(page.evaluate("document.querySelector('.figure canvas').toDataURL().split(',')[1]"))
 
     def at(x, y):
-        return shot.getpixel((int(box["x"] + image["x"] + x), int(box["y"] + image["y"] + y)))
+        return tuple(shot[int(image["y"] + y), int(image["x"] + x), :3].tolist())
 
     assert at(5, 5) == rgb(LIGHT.series[1])
     seen = pixels(image["png"])
