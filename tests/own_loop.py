@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Wait for ``happened()``, as long as a busy machine may take."""
+    async with asyncio.timeout(120):
+        while not happened():
+            await asyncio.sleep(0.005)
 
 
 def run(work: Coroutine[Any, Any, Value]) -> Value:

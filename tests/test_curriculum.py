@@ -56,7 +56,7 @@ def run(code: str, folder: Path) -> None:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=300,
+        timeout=1800,
     )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 
@@ -78,19 +79,22 @@ def test_the_server_of_runs_as_an_application(cluster, run):
         application([str(run)], replicas=(3, 2))
     with pytest.raises(AnaphoraError):
         application([str(run.parent)])
-    serve.start(http_options={"host": "127.0.0.1", "port": 8917})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve.start(http_options={"host": "127.0.0.1", "port": port})
     serve.run(application([str(run)], replicas=(1, 2), requests=8, cpus=0.5, device="cpu", token="secret"))
     try:
         body = json.dumps({"inputs": TEXTS[:4]}).encode()
         head = {"content-type": "application/json", "authorization": "Bearer secret"}
-        asked = urllib.request.Request("http://127.0.0.1:8917/predict", body, head)
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/predict", body, head)
+        with urllib.request.urlopen(asked, timeout=120) as answer:
             found = json.loads(answer.read())
         assert an.load(run).predict(TEXTS[:4]) == found["outputs"]
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(
                 urllib.request.Request(
-                    "http://127.0.0.1:8917/predict", body, {"content-type": "application/json"}
+                    f"http://127.0.0.1:{port}/predict", body, {"content-type": "application/json"}
                 )
             )
         status = serve.status().applications["default"].deployments["anaphora"]

@@ -90,7 +90,7 @@ def popen(words: list[str], **options: Any) -> subprocess.Popen[str]:
 def run(words: list[str], given: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
     """Like ``subprocess.run([python, *words], input=given, capture_output=True, text=True)``."""
     process = popen(words, stdin=subprocess.PIPE, **options)
-    out, err = process.communicate(given, timeout=300)
+    out, err = process.communicate(given, timeout=600)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
@@ -115,7 +115,7 @@ def start_group(
 
 def end_after_death(processes: list[subprocess.Popen[str]]) -> tuple[list[int], list[tuple[str, str]]]:
     """What torchrun does when the first process dies: it ends the others. Their codes, and what they wrote."""
-    processes[0].wait(timeout=120)
+    processes[0].wait(timeout=300)
     for process in processes[1:]:
         process.kill()
     return end_group(processes)
@@ -123,7 +123,7 @@ def end_after_death(processes: list[subprocess.Popen[str]]) -> tuple[list[int], 
 
 def end_group(processes: list[subprocess.Popen[str]]) -> tuple[list[int], list[tuple[str, str]]]:
     """Their codes, and what they wrote."""
-    results = [process.communicate(timeout=120) for process in processes]
+    results = [process.communicate(timeout=300) for process in processes]
     return [process.returncode for process in processes], results
 
 

@@ -85,10 +85,10 @@ def test_ctrl_c_keeps_what_was_learnt_and_resume_goes_on(tmp_path):
         begun = time.monotonic()
         while not (journal.is_file() and journal.read_bytes().count(b"\n") >= lines):
             assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() - begun < 60
+            assert time.monotonic() - begun < 300
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=60)[1]
+        err = process.communicate(timeout=300)[1]
         assert process.returncode == 130, err
         assert "Traceback" not in err
         return err

@@ -124,7 +124,7 @@ def command(words, *, hidden=(), limit=None):
 
     return subprocess.run(
         [sys.executable, "-c", HIDDEN.format(hidden=set(hidden), words=list(words))],
-        capture_output=True, text=True, preexec_fn=bounded, timeout=120,
+        capture_output=True, text=True, preexec_fn=bounded, timeout=600,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from fuzz import fuzz, targets
 @pytest.mark.slow
 @pytest.mark.parametrize("name", targets())
 def test_a_thousand_cases(tmp_path, name):
-    found = fuzz(60.0, 1000, 7, tmp_path, [name])[name]
+    found = fuzz(600.0, 1000, 7, tmp_path, [name])[name]
     assert found["findings"] == []
     assert found["cases"] == (100 if name.startswith(SLOW) else 1000)
     assert found["slowest"] < 5.0

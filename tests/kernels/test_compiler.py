@@ -71,7 +71,7 @@ def test_processes_that_build_at_once(cache: Path) -> None:
         jobs = [context.Process(target=_load_in_a_process, args=(77, results)) for _ in range(4)]
         for job in jobs:
             job.start()
-    assert [results.get(timeout=60) for _ in jobs] == [77] * 4
+    assert [results.get(timeout=300) for _ in jobs] == [77] * 4
     for job in jobs:
         job.join()
     assert len(list(cache.iterdir())) == 1

@@ -174,12 +174,6 @@ def test_the_document_and_the_counters_know_of_it(book, start):
     assert 'anaphora_writing_texts{run="language"} 0.0' in counters
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_frees_its_rows(start, stream):
     started = start("language")
@@ -191,9 +185,9 @@ def test_a_client_that_leaves_frees_its_rows(start, stream):
         slow = served.lock
         asking = asyncio.ensure_future(started.client.ask("POST", "/v1/completions", body, leave=gone))
         with slow:  # the engine waits before a step
-            await until(lambda: served.in_use == 1)
+            await own_loop.until(lambda: served.in_use == 1)
             gone.set()
-            await until(lambda: served.in_use == 0)
+            await own_loop.until(lambda: served.in_use == 0)
         await asking
 
     own_loop.run(leave_early())
@@ -212,7 +206,7 @@ def test_too_many_requests_are_told_to_come_again(start):
                 asyncio.ensure_future(started.client.ask("POST", "/v1/completions", {**PROMPT, "seed": seed}))
                 for seed in range(6)
             ]
-            await until(lambda: sum(one.done() for one in asked) >= 3)
+            await own_loop.until(lambda: sum(one.done() for one in asked) >= 3)
         return sorted([(await one).status for one in asked])
 
     statuses = own_loop.run(crowd())

@@ -61,20 +61,27 @@ def test_the_same_request_gets_the_same_bytes_alone_and_among_fifty_others(start
     ("sharing", "calls"), [(Sharing.ANY, [3]), (Sharing.EQUAL, [2, 1]), (Sharing.NONE, [1, 1, 1])]
 )
 def test_requests_share_calls_as_far_as_they_may(start, monkeypatch, sharing, calls):
-    one = start("classify", max_wait_ms=300.0)
+    one = start("classify", max_wait_ms=0.0)
     run = next(iter(one.runs))
     run.exchange.sharing = sharing
     seen, answer = [], run.exchange._answer
     monkeypatch.setattr(
         run.exchange, "_answer", lambda xs, options: seen.append(len(xs)) or answer(xs, options)
     )
+    gate, _ = held(one, monkeypatch)
 
     async def crowd():
-        asked = (one.client.ask("POST", "/predict", {"inputs": [x]}) for x in ("a b", "b", "c a"))
+        asked = [asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["c"]}))]
+        # the others come while it is computed, and wait together
+        await own_loop.until(lambda: computing(one))
+        for x in ("a b", "b", "c a"):
+            asked.append(asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": [x]})))
+        await own_loop.until(lambda: waiting(one) == 3)
+        gate.set()
         return await asyncio.gather(*asked)
 
     assert {answered.status for answered in own_loop.run(crowd())} == {200}
-    assert seen == calls
+    assert seen == [1, *calls]
 
 
 def test_a_run_whose_answers_depend_on_their_batch_is_computed_request_by_request(folder_of):
@@ -103,14 +110,14 @@ def gated(**limits):
     gate, computed = threading.Event(), []
 
     def compute(options, requests):
-        gate.wait(10)
+        gate.wait(120)
         computed.append([list(inputs) for inputs in requests])
         return [[x * 2 for x in inputs] for inputs in requests]
 
     return Batcher("test", compute, Limits(**limits)), gate, computed
 
 
-def job(*inputs, key="a", cost=1, seconds=30.0):
+def job(*inputs, key="a", cost=1, seconds=600.0):
     return Job(key, {}, list(inputs), cost, time.monotonic() + seconds)
 
 
@@ -122,11 +129,11 @@ def test_jobs_share_a_batch_by_key_and_budget():
     jobs = [job(1, cost=4), job(2, key="b"), job(3, cost=4), job(4, cost=4), job(5, cost=1)]
     futures = [batcher.submit(one) for one in jobs]
     gate.set()
-    assert first.result(10) == [0]
-    assert [future.result(10) for future in futures] == [[2], [4], [6], [8], [10]]
+    assert first.result(120) == [0]
+    assert [future.result(120) for future in futures] == [[2], [4], [6], [8], [10]]
     assert computed == [[[0]], [[1], [3], [5]], [[2]], [[4]]]
     batcher.close()
-    batcher.join(5)
+    batcher.join(120)
 
 
 def test_jobs_that_are_cancelled_or_late_are_not_computed():
@@ -134,13 +141,13 @@ def test_jobs_that_are_cancelled_or_late_are_not_computed():
     first = batcher.submit(job(0))
     while batcher.begun is None:
         time.sleep(0.001)
-    left, late, kept = (batcher.submit(job(i, seconds=s)) for i, s in ((1, 30.0), (2, -1.0), (3, 30.0)))
+    left, late, kept = (batcher.submit(job(i, seconds=s)) for i, s in ((1, 600.0), (2, -1.0), (3, 600.0)))
     left.cancel()
     gate.set()
-    assert first.result(10) == [0]
-    assert kept.result(10) == [6]
+    assert first.result(120) == [0]
+    assert kept.result(120) == [6]
     with pytest.raises(CancelledError):
-        late.result(10)
+        late.result(120)
     assert [x for batch in computed for inputs in batch for x in inputs] == [0, 3]
     batcher.close()
 
@@ -158,7 +165,7 @@ def test_a_full_queue_refuses_with_429_and_forgets_cancelled_jobs():
     batcher.submit(job(4))
     gate.set()
     batcher.close()
-    batcher.join(10)
+    batcher.join(120)
     with pytest.raises(Refusal) as refused:
         batcher.submit(job(5))
     assert refused.value.status == 503
@@ -170,12 +177,22 @@ def held(started, monkeypatch):
     gate, seen, answer = threading.Event(), [], run.exchange.answer
 
     def waiting(inputs, options):
-        gate.wait(20)
+        gate.wait(120)
         seen.extend(inputs)
         return answer(inputs, options)
 
     monkeypatch.setattr(run.exchange, "answer", waiting)
     return gate, seen
+
+
+def computing(started):
+    """Whether the only run is at a computation."""
+    return next(iter(started.runs))._batcher.begun is not None
+
+
+def waiting(started):
+    """How many requests wait for the only run."""
+    return len(next(iter(started.runs))._batcher)
 
 
 def test_too_many_requests_get_429_and_the_others_their_answers(start, monkeypatch):
@@ -187,7 +204,8 @@ def test_too_many_requests_get_429_and_the_others_their_answers(start, monkeypat
         tasks = [
             asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["a"]})) for _ in range(12)
         ]
-        await asyncio.sleep(0.3)
+        # one queue may have been taken out to be computed, and another one waits: at least six are refused
+        await own_loop.until(lambda: sum(task.done() for task in tasks) >= 6)
         gate.set()
         return await asyncio.gather(*tasks)
 
@@ -202,11 +220,13 @@ def test_too_many_requests_get_429_and_the_others_their_answers(start, monkeypat
 
 def test_an_answer_that_takes_too_long_is_504(start, monkeypatch):
     one = start("classify", seconds=0.2, max_wait_ms=0.0)
-    gate, _ = held(one, monkeypatch)
+    gate, seen = held(one, monkeypatch)
     answered = one.client("POST", "/predict", {"inputs": ["a"]})
     assert (answered.status, "more than 0.2 seconds" in answered.json()["error"]) == (504, True)
     gate.set()
-    assert one.client("POST", "/predict", {"inputs": ["a"]}).status == 200
+    while one.client("POST", "/predict", {"inputs": ["b"]}).status == 504:
+        pass  # a busy machine may need several times 0.2 seconds
+    assert "b" in seen
 
 
 def test_what_a_client_that_left_asked_for_is_not_computed(start, monkeypatch):
@@ -216,11 +236,11 @@ def test_what_a_client_that_left_asked_for_is_not_computed(start, monkeypatch):
 
     async def leaving():
         first = asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["a"]}))
-        await asyncio.sleep(0.1)
+        await own_loop.until(lambda: computing(one))
         gone = asyncio.Event()
         left = asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["b b"]}, leave=gone))
         stays = asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["c"]}))
-        await asyncio.sleep(0.1)
+        await own_loop.until(lambda: waiting(one) == 2)
         gone.set()
         await left
         gate.set()
@@ -268,7 +288,7 @@ def test_while_draining_new_requests_are_refused_and_accepted_ones_finish(start,
 
     async def drain():
         accepted = asyncio.create_task(one.client.ask("POST", "/predict", {"inputs": ["a"]}))
-        await asyncio.sleep(0.1)
+        await own_loop.until(lambda: computing(one))
         one.server.guard.draining = True
         refused = await one.client.ask("POST", "/predict", {"inputs": ["a"]})
         ready = await one.client.ask("GET", "/v2/health/ready")

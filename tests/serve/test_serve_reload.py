@@ -29,28 +29,20 @@ def replaced(copied, folder_of, kind="classify-transformer"):
     copied.with_name("new").rename(copied)
 
 
-async def until(true):
-    for _ in range(400):
-        if true():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not happen")
-
-
 def test_a_replaced_folder_is_loaded_and_old_requests_finish(copied, folder_of, monkeypatch):
     said = []
     runs = Runs({"run": copied}, Limits(reload_seconds=0.05), Metrics(), device="cpu", say=said.append)
     old = runs.get()
     gate, answer = threading.Event(), old.exchange.answer
-    monkeypatch.setattr(old.exchange, "answer", lambda *given: gate.wait(20) and answer(*given))
+    monkeypatch.setattr(old.exchange, "answer", lambda *given: gate.wait(120) and answer(*given))
 
     async def swap():
         watching = asyncio.create_task(runs.watch())
         with runs.using() as used:
             asked = asyncio.create_task(used.ask(["a b"], {"details": False}))
-            await asyncio.sleep(0.1)
+            await own_loop.until(lambda: old._batcher.begun is not None)
             replaced(copied, folder_of)
-            await until(lambda: runs.get() is not old)
+            await own_loop.until(lambda: runs.get() is not old)
             with runs.using() as new:
                 assert new.version != old.version
                 assert (
@@ -59,7 +51,7 @@ def test_a_replaced_folder_is_loaded_and_old_requests_finish(copied, folder_of, 
             gate.set()
             assert len(await asked) == 1
             assert old._batcher._thread.is_alive()
-        await until(lambda: not old._batcher._thread.is_alive())  # nothing uses it any more
+        await own_loop.until(lambda: not old._batcher._thread.is_alive())  # nothing uses it any more
         watching.cancel()
 
     ended = []
@@ -80,7 +72,7 @@ def test_a_damaged_folder_is_refused_and_the_old_one_goes_on(copied, folder_of):
 
     async def wait():
         watching = asyncio.create_task(runs.watch())
-        await until(lambda: said)
+        await own_loop.until(lambda: said)
         await asyncio.sleep(0.2)
         watching.cancel()
         assert runs.get() is old

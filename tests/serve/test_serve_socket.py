@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import math
 import os
 import re
 import signal
@@ -49,7 +50,7 @@ class Process:
         self.said.extend(self.process.stderr or ())
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def ask(self, method: str = "POST", path: str = "/predict", body: str | None = BODY, **headers: str):
         connection = self.connect()
@@ -63,12 +64,12 @@ class Process:
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(120)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
             self.process.wait()
-            self._listening.join(20)
+            self._listening.join(120)
             for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
                 if stream is not None:
                     stream.close()
@@ -97,16 +98,16 @@ def test_slow_and_broken_clients_do_not_keep_others_from_their_answers(one):
     assert status == 200
     with contextlib.ExitStack() as held:
         for start in starts * 5:
-            slow = held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=30))
+            slow = held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=120))
             with contextlib.suppress(ConnectionError):
                 slow.sendall(start)
         for _ in range(20):
             with contextlib.suppress(ConnectionError):
-                left = socket.create_connection(("127.0.0.1", one.port), timeout=30)
+                left = socket.create_connection(("127.0.0.1", one.port), timeout=120)
                 left.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
                 left.close()
         assert [one.ask() for _ in range(5)] == [(200, wanted)] * 5
-        claimed = held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=30))
+        claimed = held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=120))
         claimed.sendall(f"{head}Content-Length: {1 << 30}\r\n\r\n".encode())
         assert b" 413 " in claimed.recv(4096).split(b"\r\n")[0]
 
@@ -127,62 +128,60 @@ def test_many_connections_at_once(one, count):
     _, wanted = one.ask()
     answered = 0
     with contextlib.ExitStack() as held:
-        all_of_them = [
-            held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=60))
-            for _ in range(count)
-        ]
-        for begin in range(0, count, 200):
-            for client in all_of_them[begin : begin + 200]:
-                with contextlib.suppress(ConnectionError):
-                    client.sendall(request)
-            for client in all_of_them[begin : begin + 200]:
+        for begin in range(0, count, 200):  # fewer than may wait for their answers
+            clients = []
+            for _ in range(begin, min(count, begin + 200)):
+                client = held.enter_context(socket.create_connection(("127.0.0.1", one.port), timeout=120))
+                client.sendall(request)  # at once: the head of a request has its time
+                clients.append(client)
+            for client in clients:
                 got = b""
-                with contextlib.suppress(ConnectionError):
-                    while not got.endswith(wanted) and (piece := client.recv(65536)):
-                        got += piece
+                while not got.endswith(wanted) and (piece := client.recv(65536)):
+                    got += piece
                 answered += got.endswith(wanted)
         assert one.ask() == (200, wanted)
-    # connections that were idle for longer than the time for a head have been closed, which is fine
-    assert answered >= min(count, 300)
+    assert answered == count
 
 
 def test_sigterm_under_load_loses_no_accepted_request(folder_of):
     """S12: what was sent before the signal is answered, with a result or (where it was not read yet) with 503; never a closed connection."""
     started = Process(str(folder_of("translate")), "--device", "cpu")
     body = json.dumps({"inputs": ["a b c a b c"] * 8, "beam": 8})
+    sent: list[float] = []
     outcomes: list[tuple[float, object]] = []
 
     def client() -> None:
-        connection = started.connect()
-        sent = time.monotonic()
+        connection, moment = started.connect(), math.inf
         try:
             while True:
-                sent = time.monotonic()
+                moment = math.inf  # not sent yet
                 connection.request("POST", "/predict", body, JSON)
+                moment = time.monotonic()
+                sent.append(moment)
                 answer = connection.getresponse()
                 answer.read()
-                outcomes.append((sent, answer.status))
+                outcomes.append((moment, answer.status))
                 if answer.status == 503:
                     return
         except (http.client.RemoteDisconnected, ConnectionError) as error:
-            outcomes.append((sent, repr(error)))
+            outcomes.append((moment, repr(error)))
         finally:
             connection.close()
 
     clients = [threading.Thread(target=client) for _ in range(12)]
     for thread in clients:
         thread.start()
-    while len(outcomes) < 12:
+    while len(sent) < 25 and any(thread.is_alive() for thread in clients):
         time.sleep(0.01)
     signalled = time.monotonic()
     code = started.end()
     for thread in clients:
-        thread.join(30)
+        thread.join(120)
     assert code == 0
-    assert {outcome for sent, outcome in outcomes if sent < signalled} <= {200, 503}
-    finished = [outcome for sent, outcome in outcomes if sent < signalled]
-    assert finished.count(200) > 12
-    assert len(finished) >= 24  # each of the twelve had another request under way
+    finished = [outcome for moment, outcome in outcomes if moment < signalled]
+    assert set(finished) <= {200, 503}
+    assert len(finished) >= 25
+    assert finished.count(200) > 12  # those before; each of the twelve had at most one under way
 
 
 def test_a_killed_worker_is_replaced_and_the_rest_goes_on(folder_of):
@@ -197,7 +196,7 @@ def test_a_killed_worker_is_replaced_and_the_rest_goes_on(folder_of):
             time.sleep(0.01)
         for _ in range(20):
             assert started.ask() == (200, wanted)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while len(_children(started.process.pid)) < 2 or workers[0] in _children(started.process.pid):
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -245,7 +244,7 @@ def test_mistakes_on_the_command_line(folder_of, tmp_path, arguments, text):
     given = [str(folder_of("classify")) if one == "RUN" else one for one in arguments]
     command = ["-m", "anaphora", "serve", *given, "--port", "0"]
     done = popen(command, cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _, said = done.communicate(timeout=60)
+    _, said = done.communicate(timeout=120)
     assert done.returncode == 2, said
     assert text in said
     assert "Traceback" not in said
@@ -279,7 +278,7 @@ def test_a_token_of_the_environment_and_https(folder_of, tmp_path):
     trusting.check_hostname = False
     try:
         for headers, wanted in (({}, 401), ({"authorization": f"Bearer {token}"}, 200)):
-            connection = http.client.HTTPSConnection("127.0.0.1", started.port, timeout=30, context=trusting)
+            connection = http.client.HTTPSConnection("127.0.0.1", started.port, timeout=120, context=trusting)
             connection.request("POST", "/predict", BODY, {**JSON, **headers})
             assert connection.getresponse().status == wanted
             connection.close()

@@ -41,6 +41,36 @@ def pairs(count):
     return [(word, word.upper()) for word in words]
 
 
+def until(page, happened):
+    """Wait for ``happened()``; the page's own policy forbids the tool's way of waiting for a script."""
+    for _ in range(1200):
+        if happened():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError("it did not happen within two minutes")
+
+
+ROOM = """() => {
+  const main = document.querySelector('main'), style = getComputedStyle(main);
+  const inner = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 4;
+  return Math.max(280, Math.floor(inner / 20) * 20);
+}"""
+"""How wide a picture the page asks for, as `main.tsx` computes it."""
+ASKED = """() => performance.getEntriesByType('resource').map((one) => new URL(one.name).searchParams.get('w')).filter((w) => w).map(Number)"""
+"""The widths of the pictures that the page has got so far."""
+
+
+def settled(page):
+    """Wait for the picture that fills the room there is now: it is asked for again when the room changes."""
+    until(
+        page,
+        lambda: (
+            page.get_attribute("main", "aria-busy") == "false"
+            and page.evaluate(ASKED)[-1:] in ([], [page.evaluate(ROOM)])
+        ),
+    )
+
+
 def colour_at(place, x, y):
     """The colour on the screen at a share of an image's width and height; taken of the image alone, once it stands still."""
     pil = pytest.importorskip("PIL.Image")
@@ -55,7 +85,7 @@ class Client:
         self.port, self.token = port, token
 
     def get(self, path, *, method="GET", headers=None, token=True, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         given = {"X-Anaphora-Token": self.token} if token else {}
         try:
             connection.request(method, path, body=body, headers={**given, **(headers or {})})
@@ -195,6 +225,7 @@ def page(browser):
     """A page that notes errors and every request that leaves this machine."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     page = context.new_page()
+    page.set_default_timeout(120_000)  # a busy machine may take its time
     page.troubles = []
     page.on(
         "console", lambda message: page.troubles.append(message.text) if message.type == "error" else None

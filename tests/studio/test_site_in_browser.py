@@ -8,6 +8,7 @@ from anaphora.cli.reference import pages
 from anaphora.learn.page import lesson
 from anaphora.learn.pictures import keeping
 from anaphora.learn.site import build
+from conftest import until
 from hand_made import heard
 
 pytestmark = pytest.mark.xdist_group("studio")
@@ -114,11 +115,21 @@ def test_an_embedded_picture_listens_to_its_page_alone(site, page):
     """What is no theme, and a height from elsewhere, change nothing."""
     page.goto((site / "learn" / "04-hello.html").as_uri())
     page.locator("figure iframe").scroll_into_view_if_needed()
-    page.frame_locator("figure iframe").locator(".framed .figure").wait_for()
-    before = page.evaluate("document.querySelector('iframe').style.height")
+    inside = page.frame_locator("figure iframe").locator("main")
+    height = lambda: page.evaluate("document.querySelector('iframe').style.height")  # noqa: E731
+    wanted = "main => `${Math.ceil(main.scrollHeight)}px`"
+    until(page, lambda: height() == inside.evaluate(wanted))
+    before = height()
     page.evaluate("window.postMessage({height: 9999}, '*')")
     page.evaluate("document.querySelector('iframe').contentWindow.postMessage({theme: '<b>'}, '*')")
     page.evaluate("document.querySelector('iframe').contentWindow.postMessage(null, '*')")
-    page.wait_for_timeout(50)
-    assert page.evaluate("document.querySelector('iframe').style.height") == before
+    # messages come in order: when the last was heard, all were
+    heard = "window.heard = new Promise(done => addEventListener('message', event => event.data === 'last' && done(true)))"
+    for place in (page.locator("body"), inside):
+        place.evaluate(f"() => {{ {heard}; }}")
+    page.evaluate("window.postMessage('last', '*')")
+    page.evaluate("document.querySelector('iframe').contentWindow.postMessage('last', '*')")
+    assert page.locator("body").evaluate("() => window.heard")
+    assert inside.evaluate("() => window.heard")
+    assert height() == before
     assert page.troubles == []

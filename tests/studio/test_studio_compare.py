@@ -107,7 +107,7 @@ def test_the_page_shows_the_table_with_all_digits(page, studio, known, printed):
     runs = f"{known['first']},{known[BAD_NAME]}"
     page.goto(address(studio, view="compare", runs=runs, **{"o.samples": "200"}))
     page.reload()
-    page.wait_for_selector(".compared table", timeout=30_000)
+    page.wait_for_selector(".compared table")
     cells = page.eval_on_selector_all(".compared td[title]", "cells => cells.map(cell => cell.title)")
     wanted = []
     for measure in printed["measures"]:
@@ -121,7 +121,7 @@ def test_the_page_shows_the_table_with_all_digits(page, studio, known, printed):
     assert page.locator(".examples tbody tr").count() == len(printed["disagreements"])
     first = printed["disagreements"][0]
     page.click(".examples tbody tr >> nth=0 >> td >> nth=2 >> button")  # what the second run answered
-    page.wait_for_selector(".answer", timeout=30_000)  # the same example, explained
+    page.wait_for_selector(".answer")  # the same example, explained
     assert f"example={first['number']}" in page.url
     assert f"runs={known[BAD_NAME]}%2C{known['first']}" in page.url
     assert page.input_value("#input") == first["input"]

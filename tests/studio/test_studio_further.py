@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_studio_page import opened, until, values
+from test_studio_page import opened, values
 
 import anaphora as an
 from anaphora.learn.page import lessons
 from anaphora.tasks.gathered import gather
 from anaphora.tasks.looking import Asked
-from conftest import Server
+from conftest import Server, until
 
 pytestmark = pytest.mark.xdist_group("studio")
 OVERLAPS = """() => {
@@ -82,17 +82,14 @@ def test_a_long_input_is_drawn_and_can_be_panned_and_zoomed(page, server, ids):
     page.keyboard.press("+")
     page.keyboard.press("+")
     until(page, lambda: page.evaluate("() => document.querySelector('.figure').scrollWidth") > 1.3 * before)
-    page.wait_for_timeout(300)  # the middle of what was seen comes back to the middle
-    at = page.evaluate("() => document.querySelector('.figure').scrollLeft")
-    box = figure.bounding_box()
-    page.mouse.move(box["x"] + 400, box["y"] + 120)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 200, box["y"] + 120)
-    page.mouse.up()
-    assert page.evaluate("() => document.querySelector('.figure').scrollLeft") == pytest.approx(
-        at + 200, abs=2
-    )
-    page.locator(".figure").focus()
+    left = lambda: page.evaluate("() => document.querySelector('.figure').scrollLeft")  # noqa: E731
+    # the middle of what was seen stays in the middle: two steps of 5/4 from the left edge
+    at = (1.25**2 - 1) / 2 * page.evaluate("() => document.querySelector('.figure').clientWidth")
+    until(page, lambda: left() == pytest.approx(at, abs=2))
+    page.wait_for_selector(".fold summary")  # the last to come of what stands above the figure
+    figure.drag_to(figure, source_position={"x": 400, "y": 120}, target_position={"x": 200, "y": 120})
+    until(page, lambda: left() == pytest.approx(at + 200, abs=2))
+    figure.focus()
     page.keyboard.press("0")
     until(page, lambda: page.evaluate("() => document.querySelector('.figure').scrollWidth") == before)
     assert page.troubles == []

@@ -8,11 +8,12 @@ import urllib.parse
 import numpy as np
 import pytest
 from studio_names import TEXT
-from test_studio_page import address, opened, until, values
+from test_studio_page import address, opened, values
 
 import anaphora as an
 from anaphora.probe.film import film
 from anaphora.views.registry import picture_together
+from conftest import settled, until
 
 pytestmark = pytest.mark.xdist_group("studio")
 CHANGES = [
@@ -278,10 +279,11 @@ OVERLAPS = """() => {
 def test_every_width_without_overlaps_or_barriers(page, server, ids, view, theme, more):
     page.goto(address(server, view=view, runs=ids["attentive"], text=TEXT, theme=theme, **more))
     page.reload()
-    page.wait_for_selector(".figure svg text", timeout=30_000)
+    page.wait_for_selector(".figure svg text")
     for width in (360, 768, 1440):
         page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(1000)  # pictures are asked for again, as wide as there is room now
+        settled(page)  # pictures are asked for again, as wide as there is room now
+        page.wait_for_selector(".figure svg text")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(OVERLAPS) == []
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")

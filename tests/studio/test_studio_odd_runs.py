@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import threading
-import time
 import tracemalloc
 
 import pytest
@@ -175,14 +174,22 @@ def test_a_long_journal_is_read_in_pieces(tmp_path, monkeypatch):
 # ---------------------------------------------------------------- the worker
 
 
+async def lose_a_thread(worker, stuck):
+    """Jobs that hang until the worker gives up their thread: on a busy machine the first may begin too late to be blamed."""
+    before = len(worker._lost)
+    while len(worker._lost) == before:
+        with pytest.raises(AnaphoraError, match=f"took longer than {worker._deadline:g}"):
+            await worker.do(stuck.wait)
+
+
 def test_a_job_that_hangs_loses_its_thread_and_not_the_server():
     stuck = threading.Event()
     lost = []
 
     async def talk():
         worker = Worker("test", 1.0, lambda: lost.append(1))
-        with pytest.raises(AnaphoraError, match=r"took longer than 1"):
-            await worker.do(stuck.wait)
+        await lose_a_thread(worker, stuck)
+        worker._deadline = 60.0  # the others take as long as a busy machine does
         assert await worker.do(lambda: 7) == 7
         with pytest.raises(ZeroDivisionError):
             await worker.do(lambda: 1 / 0)
@@ -192,18 +199,26 @@ def test_a_job_that_hangs_loses_its_thread_and_not_the_server():
     assert lost == [1]
     assert len(worker._lost) == 1
     stuck.set()
-    worker._lost[0].join(5)
+    worker._lost[0].join(60)
     assert not worker._lost[0].is_alive()
 
 
 def test_a_job_that_only_waited_does_not_cost_the_thread_of_another():
+    begun, go = threading.Event(), threading.Event()
+
+    def job():
+        begun.set()
+        go.wait(60)
+        return "first"
+
     async def talk():
-        worker = Worker("test", 5.0)
-        first = asyncio.create_task(worker.do(lambda: time.sleep(0.2) or "first"))
-        await asyncio.sleep(0.05)
+        worker = Worker("test", 600.0)
+        first = asyncio.create_task(worker.do(job))
+        assert await asyncio.to_thread(begun.wait, 60)
         lane = worker._lane
         worker._free(lane)  # another job ran out of its own time while the first had just begun
         assert worker._lane is lane
+        go.set()
         return await first
 
     assert own_loop.run(talk()) == "first"
@@ -216,13 +231,13 @@ def test_no_more_threads_are_lost_than_a_few(monkeypatch):
     async def talk():
         worker = Worker("test", 0.5)
         for _ in range(2):
-            with pytest.raises(AnaphoraError, match="took longer"):
-                await worker.do(stuck.wait)
+            await lose_a_thread(worker, stuck)
         with pytest.raises(AnaphoraError, match="several runs cannot be read in time"):
             await worker.do(lambda: 1)
         stuck.set()
         for lane in worker._lost:
-            lane.join(5)
+            lane.join(60)
+        worker._deadline = 60.0
         assert await worker.do(lambda: 1) == 1
 
     own_loop.run(talk())

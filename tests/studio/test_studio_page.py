@@ -9,7 +9,7 @@ import urllib.parse
 import pytest
 from studio_names import BAD_NAME, TEXT
 
-from conftest import Server
+from conftest import Server, settled, until
 
 pytestmark = pytest.mark.xdist_group("studio")
 HISTORY = ("curves", "samples", "health")
@@ -24,17 +24,9 @@ def opened(page, server, **words):
     """The page at that state, with its picture drawn or a sentence said."""
     page.goto(address(server, **words))
     page.reload()  # a changed fragment alone does not load the page again
-    page.wait_for_selector(".picture .figure *, .problem, .answer", timeout=30_000)
+    page.wait_for_selector(".picture .figure *, .problem, .answer")
+    settled(page)
     return page
-
-
-def until(page, happened):
-    """Wait for ``happened()``; the page's own policy forbids the tool's way of waiting for a script."""
-    for _ in range(200):
-        if happened():
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError("it did not happen within 20 seconds")
 
 
 def values(page):
@@ -211,7 +203,7 @@ def test_the_landing_page_explains_an_example_and_follows_edits(page, server, id
 def test_every_kind_of_answer_is_shown(page, server, ids, run, kind):
     page.goto(address(server, runs=ids[run]))
     page.reload()
-    page.wait_for_selector(f".answer[data-kind={kind}]", timeout=30_000)
+    page.wait_for_selector(f".answer[data-kind={kind}]")
     assert page.locator(".answer .said, .answer .piece, .answer .shares tr, .answer .ahead").count() >= 1
     assert page.locator(".problem").count() == 0
     assert page.troubles == []
@@ -248,10 +240,14 @@ def test_arrow_keys_walk_through_tabs_and_runs(page, server, ids):
 def test_text_never_hides_a_value_and_leaving_clears_it(page, server, ids):
     opened(page, server, view="beam", runs=ids["attentive"], text=TEXT)
     mark = page.locator(".figure [data-v]").first
+
+    def is_read():
+        box = mark.bounding_box()  # every time: tabs that come later push the picture down
+        page.mouse.move(box["x"] + 14, box["y"] + box["height"] / 2)  # on the text over the mark
+        return page.get_attribute(".picture output", "data-value") == mark.get_attribute("data-v")
+
     mark.scroll_into_view_if_needed()
-    box = mark.bounding_box()
-    page.mouse.move(box["x"] + 14, box["y"] + box["height"] / 2)  # on the text over the mark
-    until(page, lambda: page.get_attribute(".picture output", "data-value") == mark.get_attribute("data-v"))
+    until(page, is_read)
     assert page.locator(".tip").count() == 1
     page.mouse.move(3, 3)
     until(page, lambda: page.get_attribute(".picture output", "data-value") == "")
@@ -319,12 +315,12 @@ def test_when_the_server_is_killed_the_page_says_so_and_recovers(page, runs):
         page.goto(own.url)
         page.wait_for_selector(".run")
         own.stop()
-        page.wait_for_selector(".banner", timeout=20_000)
+        page.wait_for_selector(".banner")
         port, token = own.port, own.token
         own.start(port)
         # a new start has a new token: the page is told to open the new address
         assert own.token != token
-        page.wait_for_selector(".problem:has-text('token')", timeout=20_000)
+        page.wait_for_selector(".problem:has-text('token')")
         assert page.locator(".banner").count() == 0
         page.goto(own.url)
         page.wait_for_selector(".run")
@@ -369,7 +365,7 @@ def test_a_broken_run_is_listed_with_the_reason(page, server, runs):
         page.goto(server.url)
         page.reload()
         shown = page.locator(".run", has=page.locator(".broken"))
-        shown.wait_for(timeout=30_000)
+        shown.wait_for()
         assert shown.count() == 1
         assert "odd" in shown.inner_text()
         assert "config.json cannot be read (is a named pipe, not a plain file)" in shown.inner_text()

@@ -6,10 +6,11 @@ import urllib.parse
 
 import pytest
 from studio_names import TEXT
-from test_studio_page import address, until
+from test_studio_page import address
 from test_studio_steer import overlapping, serious
 
 import anaphora as an
+from conftest import until
 
 pytestmark = pytest.mark.xdist_group("studio")
 
@@ -38,7 +39,7 @@ def expected(reel, step, unit):
 def at(page, server, run, **words):
     page.goto(address(server, view="play", runs=run, **words))
     page.reload()
-    page.wait_for_selector(".equations li, .problem", timeout=30_000)
+    page.wait_for_selector(".equations li, .problem")
 
 
 def test_numbers_follow_the_step_and_the_unit(page, server, ids, model, runs, monkeypatch):

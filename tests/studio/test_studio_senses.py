@@ -11,7 +11,7 @@ import pytest
 
 import anaphora as an
 from anaphora.views.colour import DARK, LIGHT, rgb
-from conftest import Client, Server, colour_at
+from conftest import Client, Server, colour_at, settled, until
 from hand_made import EVIL, scene
 
 pytestmark = pytest.mark.xdist_group("studio")
@@ -110,13 +110,15 @@ def test_they_are_saved_in_every_form(asked, runs_of, form, start):
 def opened(page, studio, **words):
     page.goto(f"{studio.url}&{urllib.parse.urlencode(words)}")
     page.reload()
-    page.wait_for_selector(".picture .figure *, .problem", timeout=30_000)
+    page.wait_for_selector(".picture .figure *, .problem")
+    settled(page)
     return page
 
 
-def colour_in(page, x, y):
-    page.wait_for_timeout(200)
-    return colour_at(page.locator(".figure svg image").first, x, y)
+def await_colour(page, x, y, allowed):
+    """Wait for one of these colours at a share of the first image's width and height."""
+    image = page.locator(".figure svg image").first
+    until(page, lambda: colour_at(image, x, y) in allowed)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -134,16 +136,15 @@ def test_the_screen_shows_the_pixels_of_the_picture(page, studio, runs_of, sense
     seen = an.load(senses / "captioner").probe(scene()).array("picture")
     for x, y in ((0.26, 0.26), (0.76, 0.76), (0.05, 0.9)):
         expected = seen[int(y * seen.shape[0]), int(x * seen.shape[1])]
-        assert colour_in(page, x, y) == tuple(expected.tolist())
+        await_colour(page, x, y, {tuple(expected.tolist())})
 
 
 def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
     opened(page, studio, view="spectrogram", runs=runs_of["listener"], text="#1", theme="light")
-    before = colour_in(page, 0.5, 0.5)
-    assert before in {rgb(colour) for colour in LIGHT.scale}
+    light, dark = ({rgb(colour) for colour in theme.scale} for theme in (LIGHT, DARK))
+    await_colour(page, 0.5, 0.5, light)
     page.click("button:text-is('Dark')")
-    page.wait_for_timeout(300)
-    assert colour_in(page, 0.5, 0.5) in {rgb(colour) for colour in DARK.scale}
+    await_colour(page, 0.5, 0.5, dark - light)
     assert page.troubles == []
 
 

@@ -7,10 +7,10 @@ import urllib.parse
 
 import pytest
 from studio_names import TEXT
-from test_studio_page import opened, until
+from test_studio_page import opened
 
 import anaphora as an
-from conftest import Client, Server
+from conftest import Client, Server, until
 
 pytestmark = pytest.mark.xdist_group("studio")
 

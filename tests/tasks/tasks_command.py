@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -100,20 +101,53 @@ def kill_somewhere(
 
 KILLS = [1, pytest.param(3, marks=pytest.mark.slow)]
 """How often a run is killed: once in ``make test``, three times in ``make test-all``."""
+TRIES = 5
+"""How often a run may end before its signal comes."""
 
 
 def kill_and_resume(
-    folder: Path, words: list[str], draw: random.Random, *, times: int, steps: tuple[int, int]
+    folder: Path,
+    words: list[str],
+    draw: random.Random,
+    *,
+    times: int,
+    steps: tuple[int, int] = (2, 25),
+    starting: float = 0.0,
 ) -> int:
-    """Start the run of ``words``, ``train … -o RUN …``, and resume it, killing it ``times`` times (see
-    `kill_somewhere`); then let it finish. How often there was something to kill."""
+    """Start the run of ``words``, ``train … -o RUN …``, and resume it, killing it ``times`` times, every second time as it
+    starts (see `kill_somewhere`); then let it finish. How often there was something to kill."""
     run, kills = words[words.index("-o") + 1], 0
-    for _ in range(times):
-        begun = (folder / run / "config.json").exists()
-        process = start(folder, *(["resume", run] if begun else [*words, "--force"]))
-        kills += kill_somewhere(folder, process, run, draw, steps=steps)
-    finish(folder, "resume", run)
+    for _ in range(times + TRIES):
+        process = start(folder, *_go_on(folder, words, run))
+        if kill_somewhere(folder, process, run, draw, steps=steps, starting=starting if kills % 2 else 0.0):
+            kills += 1
+        else:  # a busy machine looked away until its end: from the beginning
+            shutil.rmtree(folder / run)
+            kills = 0
+        if kills == times:
+            break
+    finish(folder, *_go_on(folder, words, run))
     return kills
+
+
+def _go_on(folder: Path, words: list[str], run: str) -> list[str]:
+    """Resume the run, or begin it where it was killed before there was one."""
+    return ["resume", run] if (folder / run / "config.json").exists() else [*words, "--force"]
+
+
+def stop(folder: Path, words: list[str], number: int, *, after: int) -> tuple[int, str]:
+    """Start the run of ``words`` and send it a signal when it has so many lines of metrics.jsonl; its exit code and what
+    it said. Where a busy machine looks away until the run has ended, it is begun again."""
+    run = words[words.index("-o") + 1]
+    for _ in range(TRIES):
+        shutil.rmtree(folder / run, ignore_errors=True)
+        process = start(folder, *words)
+        wait_for(process, lambda: lines(folder / run) >= after)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=300)
+        if "anaphora resume" in said:
+            break
+    return process.returncode, said
 
 
 def check_same_end(folder: Path, run: str, whole: str, files: Iterable[str]) -> None:
@@ -131,7 +165,7 @@ def lines(run: Path) -> int:
 
 def wait_for(process: subprocess.Popen[str], ready: object) -> None:
     """Until ``ready()`` or the end of the process."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while process.poll() is None and not ready():  # type: ignore[operator]
         assert time.monotonic() < deadline
         time.sleep(0.002)

@@ -98,7 +98,7 @@ def test_a_mistake_in_the_data_ends_both_and_is_printed_once(place, launcher):
     words = [word if word != "train.tsv" else "bad.tsv" for word in order("bad", **CALM)]
     if launcher == "torchrun":
         process = start_two(place, *words)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
         assert process.returncode != 0
     else:  # what torchrun gives its processes: a store through which they agree
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -115,9 +115,9 @@ def test_ctrl_c_stops_both_at_one_step_and_both_go_on(place):
     process = start_two(place, *order("stopped", **CALM))
     wait_for(process, lambda: lines(place / "stopped") >= 5)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=300)
     process = start_two(place, "resume", "stopped")
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     same_curve(place, "stopped")
 
@@ -125,7 +125,7 @@ def test_ctrl_c_stops_both_at_one_step_and_both_go_on(place):
 @pytest.mark.slow
 def test_a_run_of_two_processes_can_be_finished_by_one(place):
     process = start_two(place, *order("fewer", **CALM), ANAPHORA_FAULT="checkpoint.manifest:2")
-    process.communicate(timeout=120)
+    process.communicate(timeout=300)
     said = finish(place, "resume", "fewer")
     assert "world was 2 and is 1" in said
     same_curve(place, "fewer")

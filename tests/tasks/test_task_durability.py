@@ -10,11 +10,10 @@ import pytest
 from tasks_command import (
     end_state,
     finish,
-    kill_somewhere,
-    lines,
+    kill_and_resume,
     order,
     start,
-    wait_for,
+    stop,
     write_data,
 )
 
@@ -40,29 +39,15 @@ def test_killed_several_times_it_ends_with_the_same_bytes(place, seed, times):
     if not (place / whole).exists():
         finish(place, *order(whole, steps=steps))
     seconds = 3.0 if commands_folder() is None else 0.5  # until the first step; a new process imports torch
-    kills = 0
-    for attempt in range(times):
-        if (place / run / "config.json").exists():
-            words = ["resume", run]
-        else:
-            words = [*order(run, steps=steps), "--force"]  # killed before there was a run
-        kills += kill_somewhere(
-            place, start(place, *words), run, draw, starting=seconds if attempt in (1, 3) else 0.0
-        )
-    begun = (place / run / "config.json").exists()
-    finish(place, *(["resume", run] if begun else [*order(run, steps=steps), "--force"]))
-    assert kills == times
+    assert kill_and_resume(place, order(run, steps=steps), draw, times=times, starting=seconds) == times
     assert end_state(place / run) == end_state(place / whole)
     assert not list((place / run).rglob(".tmp-*"))
     assert "damaged" not in finish(place, "verify", run)
 
 
 def test_ctrl_c_finishes_the_step_and_resume_the_run(place):
-    process = start(place, *order("stopped"))
-    wait_for(process, lambda: lines(place / "stopped") >= 15)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    code, said = stop(place, order("stopped"), signal.SIGINT, after=15)
+    assert code == 130, said
     assert "anaphora resume stopped" in said
     assert "Traceback" not in said
     last = json.loads((place / "stopped" / "metrics.jsonl").read_text().splitlines()[-1])["step"]
@@ -76,11 +61,8 @@ def test_ctrl_c_finishes_the_step_and_resume_the_run(place):
 def test_a_scheduler_takes_the_machine_away(place, number):
     """The run is saved and says how to go on; the exit code tells the scheduler that it was its own signal."""
     run = f"asked-{number.name}"
-    process = start(place, *order(run))
-    wait_for(process, lambda: lines(place / run) >= 3)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 143, said
+    code, said = stop(place, order(run), number, after=3)
+    assert code == 143, said
     assert f"anaphora resume {run}" in said
 
 
@@ -96,7 +78,7 @@ def stopped(tmp_path):
     """A run that stopped after its second checkpoint, with data of its own."""
     write_data(tmp_path)
     process = start(tmp_path, *order("run"), ANAPHORA_FAULT="checkpoint.manifest:3")
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     return tmp_path
 
