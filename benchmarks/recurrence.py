@@ -199,7 +199,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/guides/cells.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/measured/cells.md")
     parser.add_argument("--times", type=int, default=10, help="runs of each side (default 10)")
     parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
     parser.add_argument("--floor", action="store_true", help="also what the processor allows (one thread)")

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -46,8 +47,18 @@ def blocks(page: Path) -> list[tuple[int, str, str]]:
     return found
 
 
+def with_free_ports(code: str) -> str:
+    """The ports of ``--port`` become ones that nothing else uses on this machine."""
+    for port in set(re.findall(r"--port (\d+)", code)):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            code = re.sub(rf"\b{port}\b", str(free.getsockname()[1]), code)
+    return code
+
+
 def run_shell(code: str, folder: Path, first: Path | None) -> str:
     """What it prints, results before messages. ``first``: a folder ahead of all others on the path."""
+    code = with_free_ports(code)
     path = os.pathsep.join(
         [*([str(first)] if first else []), str(Path(sys.executable).parent), os.environ["PATH"]]
     )
@@ -59,7 +70,7 @@ def run_shell(code: str, folder: Path, first: Path | None) -> str:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=600,
+        timeout=1800,
     )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
@@ -136,6 +147,24 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name} points to {target.name}, which is not there"
         if heading:
             assert heading in headings(target), f"{page.name} points to #{heading}, which {target.name} lacks"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_benchmarks_have_the_options_that_the_pages_name(page: Path) -> None:
+    for name, rest in re.findall(r"benchmarks/(\w+\.py)([^`\n]*)", page.read_text(encoding="utf-8")):
+        script = ROOT / "benchmarks" / name
+        assert script.is_file(), f"{page.name} names {name}, which is not there"
+        for option in re.findall(r"(?<![\w-])--[\w-]+", rest):
+            assert option in script.read_text(encoding="utf-8"), f"{page.name}: {name} has no {option}"
+
+
+def test_benchmarks_of_make_bench_print_json() -> None:
+    """`benchmarks/run.py` reads what they print with ``--json``."""
+    (names,) = re.findall(
+        r"^BENCHMARKS = \((.*?)^\)", (ROOT / "benchmarks" / "run.py").read_text(), re.M | re.S
+    )
+    for name in re.findall(r'"(\w+)"', names):
+        assert "--json" in (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8"), name
 
 
 def test_the_index_lists_every_page_by_its_title() -> None:
