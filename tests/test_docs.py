@@ -135,6 +135,13 @@ def links(page: Path) -> list[tuple[Path, str]]:
     return [((page.parent / target).resolve() if target else page, heading) for target, heading in inside]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_table_has_a_head(page: Path) -> None:
+    """An empty line inside a table ends it, and the rows below would be shown as text."""
+    for table in re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE):
+        assert re.match(r"\|.*\n\|[\s:|-]+\n", table), f"{page.name}: no head above {table[:60]}"
+
+
 def headings(page: Path) -> set[str]:
     """The headings as links spell them: small letters, hyphens for blanks, no punctuation."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
@@ -191,6 +198,15 @@ def test_every_page_is_reached_from_the_readme() -> None:
             found.add(page)
             ahead += [target for target, _ in links(page) if target in PAGES]
     assert {str(page.relative_to(ROOT)) for page in PAGES if page not in found} == set()
+
+
+def test_the_page_of_corpora_lists_all_of_them_with_their_variants() -> None:
+    from anaphora.data.corpora import CORPORA
+
+    text = (ROOT / "docs" / "reference" / "corpora.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, re.MULTILINE))
+    for name, corpus in CORPORA.items():
+        assert re.findall(r"`([\w-]+)`", rows.get(name, "")) == list(corpus.variants), name
 
 
 def test_the_glossary_is_in_order() -> None:

@@ -37,7 +37,7 @@ skip_bad_option = click.option(
 source_field_option = click.option(
     "--source-field",
     metavar="NAME",
-    help="Column of the input: its name, or its number in a table without a header; a.b for a field inside an object.",
+    help="Column of the input: its name, or its number in a table without a header; a.b for a field inside an object, a+b for two columns read as one text.",
 )
 checkpoint_option = click.option(
     "--checkpoint",

@@ -108,5 +108,6 @@ class Seq2SeqSettings(
     lexical: bool = Field(
         False,
         description="Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their "
-        "vectors is added before the output layer. Makes copying easy, above all with joint = true.",
+        "vectors is added before the output layer. Makes copying easy, above all with joint = true. lstm-attention "
+        "assumes both for words with tags.",
     )

@@ -89,7 +89,8 @@ class SidesSettings(TextSettings):
 
     joint: bool = Field(
         False,
-        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each.",
+        description="One vocabulary for source and target (needed to tie their embeddings) instead of one each. "
+        "lstm-attention assumes it for words with tags.",
     )
     source_tokens: Literal["", "char", "word", "bpe", "char+tags"] = Field(
         "",

@@ -161,7 +161,7 @@ class TranscriberSettings(
         ge=1,
         le=64,
         description="So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and "
-        "what they think of each frame is averaged: fewer errors, and about as many times the time.",
+        "what they think of each frame is averaged; half of the loss is that of this average. Fewer errors, and about as many times the time.",
     )
     chunk: int = Field(
         16,

@@ -322,7 +322,7 @@ class Seq2SeqKeywords(TypedDict, total=False):
     input_feeding: bool
     """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
     lexical: bool
-    """Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their vectors is added before the output layer. Makes copying easy, above all with joint = true. Default: False."""
+    """Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their vectors is added before the output layer. Makes copying easy, above all with joint = true. lstm-attention assumes both for words with tags. Default: False."""
 
 
 class TokenizerKeywords(TypedDict, total=False):
@@ -347,7 +347,7 @@ class SidesKeywords(TypedDict, total=False):
     """Sides; a preset may change the defaults."""
 
     joint: bool
-    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. Default: False."""
+    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. lstm-attention assumes it for words with tags. Default: False."""
     source_tokens: Literal["", "char", "word", "bpe", "char+tags"]
     """What one symbol of the source is, where not what `tokens` says. char+tags: a character, but each tag of a word (`go V;PST`) is one symbol. Default: ''."""
     target_tokens: Literal["", "char", "word", "bpe"]
@@ -867,7 +867,7 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     kernel: int
     """Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
     members: int
-    """So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and what they think of each frame is averaged: fewer errors, and about as many times the time. Default: 1."""
+    """So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and what they think of each frame is averaged; half of the loss is that of this average. Fewer errors, and about as many times the time. Default: 1."""
     chunk: int
     """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
     left: int

@@ -63,7 +63,7 @@ def command(
     The table has the settings in which the runs differ, their size and speed, and each measure with its bootstrap interval.
     Every run is compared with the first one: the difference, its interval, and the p-value of a paired test. Below it are
     the examples on which the runs disagree most. Both say what other examples could change, not what another seed of
-    training could. A folder that `train --seeds` wrote stands for its runs.
+    training could. A folder that `train --seeds` or `distill --seeds` wrote stands for its runs.
     """
     from pathlib import Path
 

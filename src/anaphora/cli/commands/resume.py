@@ -35,7 +35,7 @@ def command(
 
     RUN may be a folder of `train --seeds` or `distill --seeds`: runs that have not ended continue, and those that are missing start.
 
-    The result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
+    On the CPU the result is bit for bit that of a run that was never stopped. The settings are those of the run; if its
     config.json was edited since, the changes are reported.
     """
     import time

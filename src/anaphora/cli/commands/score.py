@@ -68,7 +68,7 @@ def command(
     """Measure the model of RUN on DATA: a file, or an embedded corpus (its test split).
 
     Shares are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared. Of a folder that
-    `train --seeds` wrote, every run is measured: mean ± standard deviation, and the values by seed.
+    `train --seeds` or `distill --seeds` wrote, every run is measured: mean ± standard deviation, and the values by seed.
     """
     from pathlib import Path
 

@@ -25,8 +25,8 @@ def command(run: str, key: str | None, as_json: bool) -> int:
     """Read every file of RUN and compare it with its sha256.
 
     With --key every file must also be the one that was signed, and no other may be there. The exit code is 0 if all
-    are whole and 2 if one is damaged, or was changed, added or removed since. Of a folder that `train --seeds` wrote, every run
-    is read.
+    are whole and 2 if one is damaged, or was changed, added or removed since. Of a folder that `train --seeds` or
+    `distill --seeds` wrote, every run is read.
     """
     from pathlib import Path
 
