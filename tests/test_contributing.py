@@ -34,6 +34,13 @@ def test_the_page_has_steps_for_each():
         assert f"**{what}.**" in PAGE
 
 
+def test_no_test_of_the_page_waits_for_a_time():
+    """`until` in tests/studio/conftest.py looks again and again for a state; a time alone fails on a busy machine."""
+    for path in sorted((Path(__file__).parent / "studio").glob("*.py")):
+        waits = path.read_text(encoding="utf-8").count("wait_for_timeout(")
+        assert waits == (path.name == "conftest.py"), f"{path.name} waits for a time"
+
+
 @pytest.fixture
 def reviews(tmp_path):
     path = tmp_path / "reviews.tsv"

@@ -182,10 +182,10 @@ def test_training_is_the_same_in_another_process() -> None:
 
 
 def test_text_without_spaces_stays_cheap() -> None:
-    start = time.perf_counter()
+    start = time.process_time()  # half a second; other work on the machine does not count
     tokenizer = Tokenizer.train(["ab" * 1_000_000], kind="bpe", vocab_size=1100)
     assert len(tokenizer.encode("ab" * 1_000_000)) > 0
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_half_a_character_is_named() -> None:

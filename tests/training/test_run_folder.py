@@ -25,7 +25,7 @@ import sys, time
 from anaphora.training.run import RunFolder
 with RunFolder(sys.argv[1]).lock():
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
