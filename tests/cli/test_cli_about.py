@@ -45,7 +45,8 @@ def test_written_pairs_are_tsv_and_no_file_is_replaced_unasked(tmp_path, monkeyp
     ):
         assert main.run(["corpora", corpus, "--write", name]) == 2
         assert told in capsys.readouterr().err
-    assert main.run(["corpora", "numbers", "--write", "no/where.tsv"]) == 2
+    assert main.run(["corpora", "numbers", "--write", "train.tsv/where.tsv"]) == 2
+    assert "where.tsv: cannot be written (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -169,12 +169,29 @@ def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "order",
+    [
+        "predict RUN in.txt --beam 1 -o",
+        "export RUN --to word2vec -o",
+        "inspect RUN --view alignment --text a --svg",
+        "synthesize RUN in.txt --beam 1 -o",
+        "corpora numbers --size 3 --write",
+    ],
+)
+def test_missing_folders_above_a_file_are_made(trained, tmp_path, monkeypatch, order):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a b\nc d\n")
+    assert main.run([*order.replace("RUN", str(trained)).split(), "new/place/file"]) == 0
+    assert [path.name for path in Path("new/place").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--view", "alignmnt", "--text", "a"], "There is no view 'alignmnt'; did you mean alignment?"),
         (["--text", "  "], "--text is empty"),
         (["--text", "a", "--html", "/"], "--html / is a folder"),
-        (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
+        (["--text", "a", "--svg", f"{__file__}/where.svg"], "test_cli_runs.py is not a folder"),
         (["--view", "alignment"], "--text"),
         (["--view", "embeddings", "--text", "a"], "shows many vectors and takes no --text"),
         (["--view", "length"], "`anaphora study length` makes them"),

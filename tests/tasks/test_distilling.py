@@ -226,8 +226,8 @@ def test_the_commands(teachers, tmp_path, capsys, monkeypatch):
     assert all(row.split("\t")[1] in ("abcabc", "fff") for row in rows[60:])
     assert main.run(["synthesize", teachers[0], "more.txt", "-o", "both.tsv"]) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "none/out.tsv"]) == 2
-    assert "none/out.tsv: the folder none is not there; choose another place." in capsys.readouterr().err
+    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "more.txt/out.tsv"]) == 2
+    assert "more.txt is not a folder); choose another place." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

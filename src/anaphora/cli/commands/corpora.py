@@ -110,9 +110,9 @@ def _write(
         raise DataError(f"{corpus.name} is not written as {path.suffix}; name {wanted}.")
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    from anaphora.training.durable import writing
+    from anaphora.training.durable import folder_for, writing
 
-    with writing(path):
+    with folder_for(path), writing(path):
         corpus.write(path, variant, split, size)
     if as_json:
         emit({"file": name, corpus.unit: size})

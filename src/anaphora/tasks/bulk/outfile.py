@@ -25,7 +25,7 @@ from anaphora.errors import DataError, RunError
 from anaphora.files import open_plain, parse_json, read_bytes
 from anaphora.tasks.bulk.windows import Item
 from anaphora.training import faults
-from anaphora.training.durable import sync_folder, writing
+from anaphora.training.durable import check_place, folder_for, sync_folder, writing
 
 FORMAT = 1
 EVERY = 1.0
@@ -73,10 +73,9 @@ class OutFile:
         self._files: contextlib.ExitStack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if not self.path.parent.is_dir():
-            raise RunError(f"{self.path}: {self.path.parent} is not a folder; make it, or name another file.")
+        check_place(self.path)
         with contextlib.ExitStack() as files:
-            with writing(self.journal):
+            with folder_for(self.path), writing(self.journal):
                 self._log = _opened(self.journal, files)
             try:
                 fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
