@@ -242,6 +242,20 @@ def test_a_bad_row_is_named_or_skipped_and_counted(case: str, tmp_path: Path) ->
     assert reason in str(caught.value)
 
 
+def test_lines_behind_a_quote_that_is_not_closed_count_as_bad(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('s,t\na,b\n"c,d\ne,f\ng,h\n')
+    pairs = open_source(tmp_path / "a.csv", bad_rows="skip")
+    assert list(pairs) == [("a", "b")]
+    assert pairs.describe()["skipped"] == {"broken quotes": 3}
+
+
+def test_columns_without_names_are_given_by_number(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("fine,pos\nbad,neg\ngood,pos\npoor,neg\nso so,pos\n")
+    with pytest.raises(DataError, match="by number, from 1, as in --source-field 1"):
+        open_source(tmp_path / "a.csv")
+    assert open_source(tmp_path / "a.csv", source_field="1")[0] == ("fine", "pos")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [

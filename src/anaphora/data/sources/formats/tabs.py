@@ -58,7 +58,7 @@ class TsvTable(CutTable):
         if named and not self.header:
             raise DataError(
                 f"{self.name}: the first line does not name {named[0]}, so columns have numbers; "
-                "give those (--source-field 2), or a line of names."
+                "give those, from 1, or a line of names."
             )
         self.facts = {"header": True} if self.header else {}
 
