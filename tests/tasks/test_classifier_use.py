@@ -331,6 +331,19 @@ def test_dev_data_of_other_labels_are_refused(tmp_path, model):
     )  # held out: each is the only one
 
 
+def test_data_of_other_labels_are_not_measured(tmp_path):
+    model = an.Classifier("ngrams").fit([("good film", "pos"), ("bad film", "neg")] * 6)
+    with pytest.raises(
+        DataError, match="the data have no label of the training data: '1' is none of neg, pos"
+    ):
+        model.score([("good", "1"), ("bad", "0")])
+    tagger = an.Tagger("hmm").fit([("dogs run", "N V")] * 6)
+    with pytest.raises(
+        DataError, match="the data have no label of the training data: 'B-PER' is none of N, V"
+    ):
+        tagger.score([("Ann runs", "B-PER B-X")])
+
+
 def test_dev_tags_that_training_never_saw_are_refused():
     with pytest.raises(DataError, match="no label of the training data: 'B-PER' is none of N, V"):
         an.Tagger("hmm").fit([("dogs run", "N V")] * 6, valid=[("Ann runs", "B-PER B-X")])

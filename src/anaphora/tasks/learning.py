@@ -55,8 +55,8 @@ def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
     return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
 
 
-def check_shared(targets: Targets, wanted: Iterable[str]) -> None:
-    """A `DataError` where none of the labels ``wanted`` of dev data is one of the training data, so that all answers would be wrong."""
+def check_shared(targets: Targets, wanted: Iterable[str], data: str = "dev data") -> None:
+    """A `DataError` where none of the labels ``wanted`` of some ``data`` is one of the training data, so that all answers would be wrong."""
     if targets.kind == "number":
         return
     first = None
@@ -68,7 +68,8 @@ def check_shared(targets: Targets, wanted: Iterable[str]) -> None:
     if first is not None:
         known = ", ".join(targets.names[:5]) + (" …" if len(targets.names) > 5 else "")
         raise DataError(
-            f"the dev data have no label of the training data: {first[:60]!r} is none of {known}; give other dev data, or name the column of their labels."
+            f"the {data} have no label of the training data: {first[:60]!r} is none of {known}; give other {data}, or name the column "
+            "of their labels."
         )
 
 

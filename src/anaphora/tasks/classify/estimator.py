@@ -329,7 +329,7 @@ class Classifier(SequenceReader):
         return {"examples": len(labels), **measured, **own}
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Labelled:
-        return open_labelled(
+        rows = open_labelled(
             data,
             role="test",
             bad_rows=bad_rows or self.settings_.bad_rows,
@@ -337,6 +337,8 @@ class Classifier(SequenceReader):
             learnt=self._trained_on,
             **fields,
         )
+        check_shared(self.targets_, labels_of(rows), "data")
+        return rows
 
     def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
         threshold = self._options(**options)["threshold"]

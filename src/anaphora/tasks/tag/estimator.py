@@ -303,6 +303,7 @@ class Tagger(Estimator):
                 ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
             )
             raise DataError(f"the data are {has}, but this Tagger was trained on {reads}; give it those.")
+        check_shared(self.targets_, (tag for row in self._apart(pairs)[1] for tag in row), "data")
         return pairs
 
     def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:
