@@ -12,6 +12,7 @@ import pytest
 from anaphora.cli import main
 from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
+from anaphora.tasks.bulk.outfile import OutFile
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.translate.estimator import Translator
 
@@ -137,3 +138,9 @@ def test_batches_are_cut_and_marks_at_the_start_dropped(tmp_path):
 def test_stdin_without_a_descriptor_is_a_plain_failure(model, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("x"))
     assert main.run(["predict", "run"]) != 0
+
+
+def test_inputs_that_cannot_be_answered_leave_no_file_to_go_on_from(tmp_path):
+    with pytest.raises(DataError), OutFile(tmp_path / "new" / "answers", {"model": "m"}):
+        raise DataError("the first input cannot be read.")
+    assert os.listdir(tmp_path) == []

@@ -75,7 +75,8 @@ class OutFile:
     def __enter__(self) -> Self:
         check_place(self.path)
         with contextlib.ExitStack() as files:
-            with folder_for(self.path), writing(self.journal):
+            files.enter_context(folder_for(self.path))
+            with writing(self.journal):
                 self._log = _opened(self.journal, files)
             try:
                 fcntl.flock(self._log, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,8 +223,12 @@ class OutFile:
         faults.point("predict.renamed")
         sync_folder(self.path.absolute().parent)
 
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
+    def __exit__(self, *failed: Any) -> None:
+        if failed[0] is not None and not self.inputs:  # there is nothing to go on from
+            for path in (self.part, self.journal):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        self._files.__exit__(*failed)
 
 
 def fingerprint(given: Any) -> bytes:
