@@ -85,7 +85,7 @@ def make_folder(path: Path) -> None:
 
 def check_place(path: Path) -> None:
     """Notice before the work that ``path`` could not be written after it: the folders above it are there, or can be made."""
-    above = next(folder for folder in path.absolute().parents if folder.exists())
+    above = next((folder for folder in path.parents if folder.exists()), Path())
     if not above.is_dir():
         raise RunError(f"{path}: cannot be written ({above} is not a folder); choose another place.")
     if not os.access(above, os.W_OK | os.X_OK):
