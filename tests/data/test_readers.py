@@ -8,6 +8,7 @@ import json
 import os
 import tarfile
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -254,6 +255,18 @@ def test_columns_without_names_are_given_by_number(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="by number, from 1, as in --source-field 1"):
         open_source(tmp_path / "a.csv")
     assert open_source(tmp_path / "a.csv", source_field="1")[0] == ("fine", "pos")
+
+
+def test_quotes_of_a_tsv_stay_and_are_reported_if_a_column_has_them_all(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('"a"\t"b"\n"c"\t"d"\n"e"\t"f"\n')
+    with pytest.warns(
+        UserWarning, match=r"a\.tsv: the values of a column are in quotes, which a \.tsv file keeps"
+    ):
+        assert open_source(tmp_path / "a.tsv")[0] == ('"a"', '"b"')
+    (tmp_path / "b.tsv").write_text('"a"\tb\nc\t"d"\n"e" he said\tf\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_source(tmp_path / "b.tsv")
 
 
 @pytest.mark.parametrize(
