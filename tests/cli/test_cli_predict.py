@@ -11,7 +11,7 @@ import pytest
 
 from anaphora.cli import main
 from anaphora.data.streams import line_batches
-from anaphora.errors import DataError
+from anaphora.errors import AnaphoraError, DataError
 from anaphora.tasks.bulk.outfile import OutFile
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.translate.estimator import Translator
@@ -144,3 +144,16 @@ def test_inputs_that_cannot_be_answered_leave_no_file_to_go_on_from(tmp_path):
     with pytest.raises(DataError), OutFile(tmp_path / "new" / "answers", {"model": "m"}):
         raise DataError("the first input cannot be read.")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "is a folder; name a file"),
+        (".", "is a folder; name a file"),
+        ("answers.csv.gz", "nothing is packed here; name it answers.csv"),
+    ],
+)
+def test_names_that_no_file_of_answers_can_have(name, told):
+    with pytest.raises(AnaphoraError, match=told):
+        OutFile(name, {"model": "m"})

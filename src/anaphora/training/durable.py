@@ -84,7 +84,9 @@ def make_folder(path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Notice before the work that ``path`` could not be written after it: the folders above it are there, or can be made."""
+    """Notice before the work that a new ``path`` could not be made after it: the folders above it are there, or can be made."""
+    if path.exists():
+        return
     above = next((folder for folder in path.parents if folder.exists()), Path())
     if not above.is_dir():
         raise RunError(f"{path}: cannot be written ({above} is not a folder); choose another place.")

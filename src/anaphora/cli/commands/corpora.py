@@ -100,8 +100,10 @@ def _write(
 
     from anaphora.cli.output import emit, say
     from anaphora.errors import DataError
+    from anaphora.files.unpacking import check_unpacked
 
     path = Path(name)
+    check_unpacked(name)
     ending = f".{corpus.form}" if corpus.form else ""
     if path.suffix in _ENDINGS and path.suffix != ending:  # training would read it as what it is not
         wanted = (

@@ -56,6 +56,7 @@ def command(
     from anaphora.cli.predicting import read_options
     from anaphora.data.streams import check_readable
     from anaphora.errors import DataError
+    from anaphora.files.unpacking import check_unpacked
     from anaphora.tasks.config import read_config, single_runs
     from anaphora.training.durable import check_place, folder_for, replace_file, writing
 
@@ -67,6 +68,7 @@ def command(
     check_readable(texts)
     if Path(out).exists() and not force:
         raise DataError(f"{out} exists already; choose another name, or give --force.")
+    check_unpacked(out)
     check_place(Path(out))
 
     from anaphora.data.sources.opening import open_source

@@ -23,6 +23,7 @@ import numpy as np
 
 from anaphora.errors import DataError, RunError
 from anaphora.files import open_plain, parse_json, read_bytes
+from anaphora.files.unpacking import check_unpacked
 from anaphora.tasks.bulk.windows import Item
 from anaphora.training import faults
 from anaphora.training.durable import check_place, folder_for, sync_folder, writing
@@ -57,6 +58,9 @@ class OutFile:
         every: float = EVERY,
     ):
         self.path = Path(path)
+        if self.path.is_dir():
+            raise RunError(f"{self.path}: is a folder; name a file.")
+        check_unpacked(path)
         self.part = self.path.with_name(self.path.name + ".part")
         self.journal = self.path.with_name(self.path.name + ".journal")
         self.inputs = self.bad = 0
@@ -97,6 +101,7 @@ class OutFile:
             if self.complete:  # only the journal was left of a run that wrote everything
                 self.inputs, self.bad = int(lines[-1]["inputs"]), int(lines[-1].get("bad", 0))
             else:
+                files.push(self._forget)
                 with writing(self.part):
                     self._begin(files, lines if begun else [])
             self._files = files.pop_all()
@@ -224,11 +229,14 @@ class OutFile:
         sync_folder(self.path.absolute().parent)
 
     def __exit__(self, *failed: Any) -> None:
-        if failed[0] is not None and not self.inputs:  # there is nothing to go on from
+        self._files.__exit__(*failed)
+
+    def _forget(self, *failed: Any) -> None:
+        """Leave nothing behind where the work failed before the first answer: there is nothing to go on from."""
+        if failed[0] is not None and not self.inputs:
             for path in (self.part, self.journal):
                 with contextlib.suppress(OSError):
                     path.unlink()
-        self._files.__exit__(*failed)
 
 
 def fingerprint(given: Any) -> bytes:
