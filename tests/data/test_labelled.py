@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -255,6 +256,17 @@ def test_labels_that_a_slip_of_the_hand_tells_apart_are_reported():
     with pytest.warns(UserWarning, match=r"are different classes here: 'Pos' and 'pos', 'neg' and 'neg '$"):
         found = Targets.learn("class", ["pos", "neg", "neg ", "Pos"])
     assert found.names == ("Pos", "neg", "neg ", "pos")
+
+
+def test_a_label_made_of_others_is_reported():
+    with pytest.warns(
+        UserWarning, match=r"the label 'a\|b' is one class here, though its parts are labels too"
+    ):
+        Targets.learn("class", ["a", "b", "a|b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Targets.learn("class", ["a|x", "b"])
+        Targets.learn("classes", ["a", "b", "a|b"])
 
 
 def test_a_batch_is_padded_and_knows_its_lengths():

@@ -59,6 +59,8 @@ class Targets:
                 'the column of the labels; name it (--target-field), or set target="number" to predict a number.'
             )
         _warn_of_alike(names)
+        if kind == "class":
+            _warn_of_several(names)
         return cls(kind, tuple(names))
 
     @property
@@ -164,6 +166,18 @@ def _sorted(names: set[str]) -> list[str]:
     if all(_is_number(name) for name in names):
         return sorted(names, key=lambda name: (float(name), name))
     return sorted(names)
+
+
+def _warn_of_several(names: Sequence[str]) -> None:
+    """A label that is made of others is hardly meant as a class of its own."""
+    known = set(names)
+    found = next((name for name in names if SEPARATOR in name and known.issuperset(split(name))), None)
+    if found is not None:
+        warnings.warn(
+            f"the label {found!r} is one class here, though its parts are labels too; set target=classes if an example may "
+            "have several",
+            stacklevel=3,
+        )
 
 
 def _warn_of_alike(names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,16 @@ def check_shared(targets: Targets, wanted: Iterable[str], data: str = "dev data"
         raise DataError(
             f"the {data} have no label of the training data: {first[:60]!r} is none of {known}; give other {data}, or name the column "
             "of their labels."
+        )
+
+
+def warn_of_single_words(sentences: Sequence[Sequence[str]]) -> None:
+    """A table with a word a row has lost its sentences, and with them what is around a word."""
+    if len(sentences) > 20 and all(len(words) == 1 for words in sentences):
+        warnings.warn(
+            f"each of the {len(sentences)} sentences has one word; give whole sentences, one a row, or CoNLL, which has an "
+            "empty line between them",
+            stacklevel=2,
         )
 
 

@@ -32,7 +32,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
-from anaphora.tasks.learning import check_shared, given_labels, label_kind
+from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.pretrained import with_width
@@ -102,6 +102,7 @@ class Tagger(Estimator):
                     f"{key} = {getattr(s, key)} is about frames of vectors, but the data are words; leave it out."
                 )
         sentences = [(words_of(words), words_of(tags)) for words, tags in data]
+        warn_of_single_words([words for words, _ in sentences])
         scheme = choose_scheme(s.scheme, [tags for _, tags in sentences])
         tags = tuple(sorted({tag for _, tags in sentences for tag in tags}))
         origin = Origin.of(data.describe())
