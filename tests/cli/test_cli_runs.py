@@ -234,3 +234,15 @@ def test_the_views_of_a_run_are_listed_with_reasons(run, capsys):
     can, _, cannot = capsys.readouterr().out.partition("Not of this model:")
     assert "alignment" in can
     assert "kalman" in cannot
+
+
+def test_a_model_without_states_is_shown_by_what_its_answer_rests_on(tmp_path, capsys):
+    rows = "".join(
+        f"{word} film\t{label}\n" for word, label in (("good", "pos"), ("bad", "neg")) for _ in range(6)
+    )
+    (tmp_path / "train.tsv").write_text(rows)
+    order = f"train classify {tmp_path}/train.tsv --model ngrams -o {tmp_path}/run"
+    assert main.run(order.split()) == 0
+    capsys.readouterr()
+    assert main.run(["inspect", f"{tmp_path}/run", "--text", "good film"]) == 0
+    assert "Showing attribution;" in capsys.readouterr().err

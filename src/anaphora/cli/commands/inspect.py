@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -152,13 +153,17 @@ def _print_numbers(traces: dict[str, Trace], said: dict[str, Any]) -> None:
 def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], target: str | None) -> str:
     """The first view that can be drawn of one input, and without one the curves; says which."""
     from anaphora.cli.output import say
-    from anaphora.errors import DataError
+    from anaphora.errors import AnaphoraError, DataError
     from anaphora.views.registry import FIRST, VIEWS
 
     found: str | None = "curves"
     if given != (None, None):
         trace = _probe(runs, VIEWS["states"], given, target)
         found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)
+    if found is None:  # of a model without states, such as a table of n-grams
+        with contextlib.suppress(AnaphoraError):
+            trace = _probe(runs, VIEWS["attribution"], given, target)
+            found = "attribution" if VIEWS["attribution"].missing(trace) is None else None
     if found is None:
         raise DataError(
             f"{runs[0]}: no view shows this model at work on one input; --view curves shows its training."
@@ -204,8 +209,6 @@ def _trace_for(
     kind: str, asked: Any, runs: tuple[str, ...], given: tuple[str | None, str | None], what: tuple[str, ...]
 ) -> Trace:
     """A trace of the kind that views need: of the input that was given, or of the run's first dev example."""
-    import contextlib
-
     from anaphora.errors import AnaphoraError
     from anaphora.tasks.looking import SLOW, beginning
 
