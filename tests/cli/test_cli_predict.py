@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -133,6 +134,16 @@ def test_batches_are_cut_and_marks_at_the_start_dropped(tmp_path):
     path.write_bytes(b"x" * (2 << 20))
     with pytest.raises(DataError, match="over a megabyte"):
         list(line_batches(str(path)))
+
+
+def test_packed_files_and_utf_16_are_read_as_in_training(tmp_path):
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(b"a\nb\nc\n"))
+    assert list(line_batches(str(tmp_path / "in.txt.gz"), most=2)) == [["a", "b"], ["c"]]
+    (tmp_path / "in.txt").write_bytes("ä\nb\n".encode("utf-16"))
+    assert list(line_batches(str(tmp_path / "in.txt"))) == [["ä", "b"]]
+    (tmp_path / "in.txt.zip").write_bytes(b"a\n")
+    with pytest.raises(DataError, match=r"in\.txt\.zip is damaged"):
+        list(line_batches(str(tmp_path / "in.txt.zip")))
 
 
 def test_stdin_without_a_descriptor_is_a_plain_failure(model, monkeypatch):

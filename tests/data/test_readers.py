@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
@@ -282,6 +283,8 @@ def test_quotes_of_a_tsv_stay_and_are_reported_if_a_column_has_them_all(tmp_path
         ("a.csv", b"s,\xff\n", "a.csv:1: broken UTF-8 in the header"),
         ("a.jsonl", b'{"s": "a"}\n', "only the field s"),
         ("a.xlsx", b"PK", "the ending .xlsx does not tell the form"),
+        ("a.tsv", bz2.compress(b"a\tb\n"), r"a.tsv is a packed file \(bzip2\); unpack it"),
+        ("a.csv", b"PK\x03\x04 sheet", r"a.csv is a packed file \(zip, as are .xlsx"),
     ],
 )
 def test_a_file_that_cannot_be_used_at_all(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
