@@ -56,8 +56,9 @@ def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
     return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
 
 
-def check_shared(targets: Targets, wanted: Iterable[str], data: str = "dev data") -> None:
-    """A `DataError` where none of the labels ``wanted`` of some ``data`` is one of the training data, so that all answers would be wrong."""
+def check_shared(targets: Targets, wanted: Iterable[str], data: str, of: str = "training data") -> None:
+    """A `DataError` where none of the labels ``wanted`` of some ``data`` is one ``of`` those learned from, so that all answers would be
+    wrong."""
     if targets.kind == "number":
         return
     first = None
@@ -69,7 +70,7 @@ def check_shared(targets: Targets, wanted: Iterable[str], data: str = "dev data"
     if first is not None:
         known = ", ".join(targets.names[:5]) + (" …" if len(targets.names) > 5 else "")
         raise DataError(
-            f"the {data} have no label of the training data: {first[:60]!r} is none of {known}; give other {data}, or name the column "
+            f"the {data} have no label of the {of}: {first[:60]!r} is none of {known}; give other {data}, or name the column "
             "of their labels."
         )
 

@@ -144,8 +144,8 @@ class Classifier(SequenceReader):
         targets = Targets.learn(s.target, labels_of(data))
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 
-    def _check_dev(self, dev: Labelled) -> None:
-        check_shared(self.targets_, labels_of(dev))
+    def _check_labels(self, data: Labelled, *names: str) -> None:
+        check_shared(self.targets_, labels_of(data), *names)
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))
@@ -337,7 +337,7 @@ class Classifier(SequenceReader):
             learnt=self._trained_on,
             **fields,
         )
-        check_shared(self.targets_, labels_of(rows), "data")
+        self._check_labels(rows, "data")
         return rows
 
     def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:

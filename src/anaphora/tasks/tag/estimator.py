@@ -146,8 +146,8 @@ class Tagger(Estimator):
         self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
         self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
 
-    def _check_dev(self, dev: TaggedRows) -> None:
-        check_shared(self.targets_, (tag for row in self._apart(dev)[1] for tag in row))
+    def _check_labels(self, data: TaggedRows, *names: str) -> None:
+        check_shared(self.targets_, (tag for row in self._apart(data)[1] for tag in row), *names)
 
     @property
     def framewise(self) -> bool:
@@ -304,7 +304,7 @@ class Tagger(Estimator):
                 ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
             )
             raise DataError(f"the data are {has}, but this Tagger was trained on {reads}; give it those.")
-        check_shared(self.targets_, (tag for row in self._apart(pairs)[1] for tag in row), "data")
+        self._check_labels(pairs, "data")
         return pairs
 
     def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:
