@@ -41,11 +41,13 @@ def test_written_pairs_are_tsv_and_no_file_is_replaced_unasked(tmp_path, monkeyp
     for corpus, name, told in (
         ("numbers", "a.csv", "numbers is not written as .csv; name the file a.tsv."),
         ("names", "a.conll", "names is not written as .conll; name the file a.tsv."),
+        ("numbers", "a.tsv.gz", "a.tsv.gz: nothing is packed here; name it a.tsv, and pack it afterwards."),
         ("tones", "a.wav", "tones is not written as .wav; name a folder, as in a."),
     ):
         assert main.run(["corpora", corpus, "--write", name]) == 2
         assert told in capsys.readouterr().err
-    assert main.run(["corpora", "numbers", "--write", "no/where.tsv"]) == 2
+    assert main.run(["corpora", "numbers", "--write", "train.tsv/where.tsv"]) == 2
+    assert "where.tsv: cannot be written (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

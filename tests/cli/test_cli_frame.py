@@ -147,6 +147,8 @@ def test_help_names_the_first_command_and_every_command(capsys, monkeypatch):
         (["translate", "x"], "translate is a task; write `anaphora train translate DATA`."),
         (["train"], "missing argument 'TASK'"),
         (["train", "translate"], "anaphora: DATA is missing"),
+        (["train", "train.tsv"], "'train.tsv' is not a task (translate, classify,"),
+        (["distill", "runs/x"], "anaphora: words are missing: it takes RUN… DATA."),
         (["train", "translate", "x", "--stesp", "3"], "Did you mean"),
         (["train", "translate", "x", "--heads", "3"], "heads is a setting: write --set heads=VALUE."),
         (["train", "translate", "x", "--model", "lstm-atention"], "Did you mean lstm-attention?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -11,7 +12,8 @@ import pytest
 
 from anaphora.cli import main
 from anaphora.data.streams import line_batches
-from anaphora.errors import DataError
+from anaphora.errors import AnaphoraError, DataError
+from anaphora.tasks.bulk.outfile import OutFile
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.translate.estimator import Translator
 
@@ -134,6 +136,35 @@ def test_batches_are_cut_and_marks_at_the_start_dropped(tmp_path):
         list(line_batches(str(path)))
 
 
+def test_packed_files_and_utf_16_are_read_as_in_training(tmp_path):
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(b"a\nb\nc\n"))
+    assert list(line_batches(str(tmp_path / "in.txt.gz"), most=2)) == [["a", "b"], ["c"]]
+    (tmp_path / "in.txt").write_bytes("ä\nb\n".encode("utf-16"))
+    assert list(line_batches(str(tmp_path / "in.txt"))) == [["ä", "b"]]
+    (tmp_path / "in.txt.zip").write_bytes(b"a\n")
+    with pytest.raises(DataError, match=r"in\.txt\.zip is damaged"):
+        list(line_batches(str(tmp_path / "in.txt.zip")))
+
+
 def test_stdin_without_a_descriptor_is_a_plain_failure(model, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("x"))
     assert main.run(["predict", "run"]) != 0
+
+
+def test_inputs_that_cannot_be_answered_leave_no_file_to_go_on_from(tmp_path):
+    with pytest.raises(DataError), OutFile(tmp_path / "new" / "answers", {"model": "m"}):
+        raise DataError("the first input cannot be read.")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("", "is a folder; name a file"),
+        (".", "is a folder; name a file"),
+        ("answers.csv.gz", "nothing is packed here; name it answers.csv"),
+    ],
+)
+def test_names_that_no_file_of_answers_can_have(name, told):
+    with pytest.raises(AnaphoraError, match=told):
+        OutFile(name, {"model": "m"})

@@ -169,12 +169,29 @@ def test_inspect_shows_which_symbols_are_alike(trained, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    "order",
+    [
+        "predict RUN in.txt --beam 1 -o",
+        "export RUN --to word2vec -o",
+        "inspect RUN --view alignment --text a --svg",
+        "synthesize RUN in.txt --beam 1 -o",
+        "corpora numbers --size 3 --write",
+    ],
+)
+def test_missing_folders_above_a_file_are_made(trained, tmp_path, monkeypatch, order):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a b\nc d\n")
+    assert main.run([*order.replace("RUN", str(trained)).split(), "new/place/file"]) == 0
+    assert [path.name for path in Path("new/place").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
     ("options", "told"),
     [
         (["--view", "alignmnt", "--text", "a"], "There is no view 'alignmnt'; did you mean alignment?"),
         (["--text", "  "], "--text is empty"),
         (["--text", "a", "--html", "/"], "--html / is a folder"),
-        (["--text", "a", "--svg", "/no/where.svg"], "there is no folder /no"),
+        (["--text", "a", "--svg", f"{__file__}/where.svg"], "test_cli_runs.py is not a folder"),
         (["--view", "alignment"], "--text"),
         (["--view", "embeddings", "--text", "a"], "shows many vectors and takes no --text"),
         (["--view", "length"], "`anaphora study length` makes them"),
@@ -217,3 +234,15 @@ def test_the_views_of_a_run_are_listed_with_reasons(run, capsys):
     can, _, cannot = capsys.readouterr().out.partition("Not of this model:")
     assert "alignment" in can
     assert "kalman" in cannot
+
+
+def test_a_model_without_states_is_shown_by_what_its_answer_rests_on(tmp_path, capsys):
+    rows = "".join(
+        f"{word} film\t{label}\n" for word, label in (("good", "pos"), ("bad", "neg")) for _ in range(6)
+    )
+    (tmp_path / "train.tsv").write_text(rows)
+    order = f"train classify {tmp_path}/train.tsv --model ngrams -o {tmp_path}/run"
+    assert main.run(order.split()) == 0
+    capsys.readouterr()
+    assert main.run(["inspect", f"{tmp_path}/run", "--text", "good film"]) == 0
+    assert "Showing attribution;" in capsys.readouterr().err

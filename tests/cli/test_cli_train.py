@@ -139,6 +139,10 @@ def test_a_dry_run_refuses_what_training_would_refuse(fake, capsys):
     assert main.run([*order, "-o", "."]) == 2
     assert "write into it with --force" in capsys.readouterr().err
     assert main.run([*order, "-o", ".", "--force"]) == 0
+    assert main.run([*order, "-o", "train.tsv/run"]) == 2
+    assert "train.tsv is not a folder); choose another place." in capsys.readouterr().err
+    assert main.run([*order, "--seeds", "0"]) == 2
+    assert "it must be a number of seeds from 1 to" in capsys.readouterr().err
     assert main.run([*order, "--valid", "dve.tsv"]) == 2
     assert "dve.tsv is neither a file" in capsys.readouterr().err
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import warnings
 
 import numpy as np
 import pytest
@@ -237,6 +238,7 @@ def test_several_classes_and_numbers():
     ("kind", "labels", "told"),
     [
         ("class", ["a"] * 5, "All 5 examples have the label a"),
+        ("class", ["a"], "The only example has the label a"),
         ("classes", ["-"] * 5, "no label"),
         ("number", ["1", "x"], "Example 2 has the label 'x', which is no number"),
         ("number", ["1", "nan"], "must be finite"),
@@ -248,6 +250,23 @@ def test_labels_nothing_can_be_learnt_from(kind, labels, told):
     with pytest.raises(DataError, match=told) as caught:
         Targets.learn(kind, labels)
     assert str(caught.value).endswith(".")
+
+
+def test_labels_that_a_slip_of_the_hand_tells_apart_are_reported():
+    with pytest.warns(UserWarning, match=r"are different classes here: 'Pos' and 'pos', 'neg' and 'neg '$"):
+        found = Targets.learn("class", ["pos", "neg", "neg ", "Pos"])
+    assert found.names == ("Pos", "neg", "neg ", "pos")
+
+
+def test_a_label_made_of_others_is_reported():
+    with pytest.warns(
+        UserWarning, match=r"the label 'a\|b' is one class here, though its parts are labels too"
+    ):
+        Targets.learn("class", ["a", "b", "a|b"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Targets.learn("class", ["a|x", "b"])
+        Targets.learn("classes", ["a", "b", "a|b"])
 
 
 def test_a_batch_is_padded_and_knows_its_lengths():

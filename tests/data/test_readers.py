@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
 import os
 import tarfile
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -242,6 +244,32 @@ def test_a_bad_row_is_named_or_skipped_and_counted(case: str, tmp_path: Path) ->
     assert reason in str(caught.value)
 
 
+def test_lines_behind_a_quote_that_is_not_closed_count_as_bad(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('s,t\na,b\n"c,d\ne,f\ng,h\n')
+    pairs = open_source(tmp_path / "a.csv", bad_rows="skip")
+    assert list(pairs) == [("a", "b")]
+    assert pairs.describe()["skipped"] == {"broken quotes": 3}
+
+
+def test_columns_without_names_are_given_by_number(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("fine,pos\nbad,neg\ngood,pos\npoor,neg\nso so,pos\n")
+    with pytest.raises(DataError, match="by number, from 1, as in --source-field 1"):
+        open_source(tmp_path / "a.csv")
+    assert open_source(tmp_path / "a.csv", source_field="1")[0] == ("fine", "pos")
+
+
+def test_quotes_of_a_tsv_stay_and_are_reported_if_a_column_has_them_all(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('"a"\t"b"\n"c"\t"d"\n"e"\t"f"\n')
+    with pytest.warns(
+        UserWarning, match=r"a\.tsv: the values of a column are in quotes, which a \.tsv file keeps"
+    ):
+        assert open_source(tmp_path / "a.tsv")[0] == ('"a"', '"b"')
+    (tmp_path / "b.tsv").write_text('"a"\tb\nc\t"d"\n"e" he said\tf\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_source(tmp_path / "b.tsv")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
@@ -255,6 +283,8 @@ def test_a_bad_row_is_named_or_skipped_and_counted(case: str, tmp_path: Path) ->
         ("a.csv", b"s,\xff\n", "a.csv:1: broken UTF-8 in the header"),
         ("a.jsonl", b'{"s": "a"}\n', "only the field s"),
         ("a.xlsx", b"PK", "the ending .xlsx does not tell the form"),
+        ("a.tsv", bz2.compress(b"a\tb\n"), r"a.tsv is a packed file \(bzip2\); unpack it"),
+        ("a.csv", b"PK\x03\x04 sheet", r"a.csv is a packed file \(zip, as are .xlsx"),
     ],
 )
 def test_a_file_that_cannot_be_used_at_all(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:

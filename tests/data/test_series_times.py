@@ -35,6 +35,7 @@ def test_times_in_order_are_fine():
         ([*HOURS, *HOURS], ("unsorted", HOURS[-1], HOURS[0])),
         ([*HOURS[:20], *HOURS[30:]], ("gap", HOURS[19], HOURS[30])),
         ([*map(str, range(50)), "60"], ("gap", "49", "60")),
+        (sorted([*DAYS, *DAYS]), ("repeated", DAYS[0], DAYS[0])),
     ],
 )
 def test_what_is_wrong_with_times_is_found_with_its_place(times, found):
@@ -53,6 +54,7 @@ def test_a_series_with_its_newest_step_first_is_refused(tmp_path):
     [
         ([*HOURS[:20], *HOURS[30:]], "nothing between 2024-01-01 19:00 and 2024-01-02 06:00"),
         ([*HOURS, *HOURS], "2024-01-02 23:00 comes before 2024-01-01 00:00; sort the rows by date"),
+        (sorted([*HOURS, *HOURS]), "2024-01-01 00:00 stands on several rows"),
     ],
 )
 def test_gaps_and_unsorted_times_are_told(tmp_path, times, told):

@@ -398,5 +398,5 @@ def test_no_inputs_and_no_folder_are_named(trained, tmp_path, monkeypatch, capsy
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "There were no inputs, so there are no answers.\n")
     (tmp_path / "one.txt").write_text("good film\n")
-    assert main.run(["predict", str(trained), "one.txt", "--out", "none/answers.txt"]) == 2
-    assert "none is not a folder; make it, or name another file." in capsys.readouterr().err
+    assert main.run(["predict", str(trained), "one.txt", "--out", "one.txt/answers.txt"]) == 2
+    assert "one.txt is not a folder); choose another place." in capsys.readouterr().err

@@ -331,6 +331,25 @@ def test_dev_data_of_other_labels_are_refused(tmp_path, model):
     )  # held out: each is the only one
 
 
+def test_data_of_other_labels_are_not_measured(tmp_path):
+    model = an.Classifier("ngrams").fit([("good film", "pos"), ("bad film", "neg")] * 6)
+    with pytest.raises(
+        DataError, match="the data have no label of the training data: '1' is none of neg, pos"
+    ):
+        model.score([("good", "1"), ("bad", "0")])
+    tagger = an.Tagger("hmm").fit([("dogs run", "N V")] * 6)
+    with pytest.raises(
+        DataError, match="the data have no label of the training data: 'B-PER' is none of N, V"
+    ):
+        tagger.score([("Ann runs", "B-PER B-X")])
+
+
+def test_sentences_of_one_word_are_reported():
+    rows = [("dogs", "N"), ("run", "V")] * 15
+    with pytest.warns(UserWarning, match=r"each of the 30 sentences has one word; give whole sentences"):
+        an.Tagger("hmm").fit(rows, valid=rows[:2])
+
+
 def test_dev_tags_that_training_never_saw_are_refused():
     with pytest.raises(DataError, match="no label of the training data: 'B-PER' is none of N, V"):
         an.Tagger("hmm").fit([("dogs run", "N V")] * 6, valid=[("Ann runs", "B-PER B-X")])

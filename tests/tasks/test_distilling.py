@@ -10,7 +10,7 @@ from tasks_tiny import is_one_sentence, pairs, tiny
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.errors import RunError, SettingsError
+from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.tasks.distilling import written_pairs
 from anaphora.training.objective import LossSum
 from anaphora.training.teaching import Taught
@@ -226,8 +226,8 @@ def test_the_commands(teachers, tmp_path, capsys, monkeypatch):
     assert all(row.split("\t")[1] in ("abcabc", "fff") for row in rows[60:])
     assert main.run(["synthesize", teachers[0], "more.txt", "-o", "both.tsv"]) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "none/out.tsv"]) == 2
-    assert "none/out.tsv: the folder none is not there; choose another place." in capsys.readouterr().err
+    assert main.run(["synthesize", teachers[0], "more.txt", "-o", "more.txt/out.tsv"]) == 2
+    assert "more.txt is not a folder); choose another place." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -257,6 +257,17 @@ def test_teachers_that_cannot_teach_are_named(teachers, tmp_path, capsys, monkey
     ):
         assert main.run(["distill", *runs, "train.tsv", "-o", "s"]) == 2
         assert told in capsys.readouterr().err
+
+
+def test_data_without_a_label_of_the_teacher_are_refused(tmp_path):
+    an.Classifier("bow", steps=2, embedding=4).fit(TEXTS, valid=TEXTS[:4], out=tmp_path / "teacher")
+    student = an.Classifier("bow", steps=2, embedding=4, teacher=str(tmp_path / "teacher"))
+    other = [(text, f"class {label}") for text, label in TEXTS]
+    with pytest.raises(
+        DataError, match=r"the training data have no label of the teachers: 'class .*' is none of"
+    ):
+        student.fit(other, out=tmp_path / "student")
+    assert not (tmp_path / "student").exists()
 
 
 def test_a_folder_of_seeds_stands_for_its_runs(tmp_path, capsys, monkeypatch):

@@ -73,7 +73,7 @@ def test_files_are_named_by_a_command_and_never_by_a_page(run, tmp_path):
         asked.find("scene.png")
     with pytest.raises(DataError, match="a file and #N are two inputs"):
         asked.find("#1", "scene.png")
-    with pytest.raises(DataError, match="reads what is typed; give one of --text and --input"):
+    with pytest.raises(DataError, match=r"reads what is typed; give it with --text, or name a dev example"):
         Asked(an.load(run), run).find("", "scene.png")
 
 

@@ -116,6 +116,14 @@ def test_a_file_in_the_place_of_a_folder(tmp_path):
         RunFolder.create(tmp_path / "file" / "run")
 
 
+def test_a_place_is_checked_where_something_new_is_made(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as root permissions do not bite
+    RunFolder(tmp_path / "run").check_free()
+    with pytest.raises(RunError, match=r"new/run: cannot be written \(permission denied in"):
+        RunFolder(tmp_path / "new" / "run").check_free()
+
+
 def test_a_read_only_folder(tmp_path, monkeypatch):
     """As root permissions do not bite, so the kernel's answer is played."""
     run = RunFolder.create(tmp_path / "run")

@@ -137,6 +137,7 @@ def _usage(error: click.UsageError) -> list[str]:
     message = error.format_message()
     if isinstance(error, click.MissingParameter):
         message = f"{' '.join(message.split()).rstrip('.')}."  # click lists choices on lines of their own
+        message = _missing_words(error) or message
     path = error.ctx.command_path if error.ctx else "anaphora"
     hint = f"`{path} --help` shows how it is used."
     if isinstance(error, click.NoSuchOption) and error.ctx and error.ctx.command.name == "train":
@@ -148,6 +149,14 @@ def _usage(error: click.UsageError) -> list[str]:
     if message[1:2].islower():  # not a word in capitals, such as DATA
         message = message[0].lower() + message[1:]
     return [message, hint]
+
+
+def _missing_words(error: click.MissingParameter) -> str:
+    """All words that a command wants where it takes many of one kind: click gives the first to the last kind, and misses the wrong one."""
+    if error.ctx is None or error.param is None or error.param.nargs != -1:
+        return ""
+    wanted = [str(one.metavar) for one in error.ctx.command.params if isinstance(one, click.Argument)]
+    return f"words are missing: it takes {' '.join(wanted)}." if len(wanted) > 1 else ""
 
 
 def _outside(error: OSError) -> str:

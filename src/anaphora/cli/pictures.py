@@ -28,21 +28,22 @@ def picture_options(function: F) -> F:
 
 def check_files(files: dict[str, str]) -> None:
     """Notice before the work that a picture could not be written after it."""
+    from anaphora.training.durable import check_place
+
     for kind, name in files.items():
         path = Path(name)
         if path.is_dir():
             raise DataError(f"--{kind} {name} is a folder; give a file name.")
-        if not path.parent.is_dir():
-            raise DataError(f"--{kind} {name} cannot be written: there is no folder {path.parent}.")
+        check_place(path)
 
 
 def write_files(picture: Any, files: dict[str, str]) -> None:
     """Write each file in the form its option asks for, whatever its name ends in."""
-    from anaphora.training.durable import writing
+    from anaphora.training.durable import folder_for, writing
 
     for kind, name in files.items():
         content = getattr(picture, kind)()
-        with writing(Path(name)):
+        with folder_for(Path(name)), writing(Path(name)):
             Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 

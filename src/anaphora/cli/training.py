@@ -194,15 +194,17 @@ def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: b
     return stopped
 
 
-def plan(request: Request, *, force: bool, as_json: bool) -> None:
+def plan(request: Request, *, force: bool, as_json: bool, seeds: int = 1) -> None:
     """Say what ``train`` would do, without doing it; refuse what it would refuse."""
     check_data(request.data, request.task)
     if request.valid is not None:
         check_data(request.valid, request.task)
     from anaphora.data.sources.report import reported
     from anaphora.tasks.registry import estimator
+    from anaphora.tasks.seeds import seeds_asked
     from anaphora.training.run import RunFolder
 
+    seeds_asked(seeds, getattr(request.settings, "seed", 0))
     if request.out is not None:
         RunFolder(request.out).check_free(force=force)
     model = estimator(request.task.command)(**request.given)

@@ -23,6 +23,16 @@ LONGEST_ROW = 1 << 24
 """Bytes in the longest row that is read: what keeps memory bounded."""
 BROKEN = "broken UTF-8"
 _SKIP = 'or set bad_rows="skip" (--skip-bad) to leave such rows out'
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh91AY&SY": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+    b"PK\x03\x04": "zip, as are .xlsx and .docx",
+    b"7z\xbc\xaf": "7z",
+}
+"""How packed files begin."""
 _CONVERT = "save the file as UTF-8 (`iconv -f WINDOWS-1252 -t UTF-8` for one of an older Windows program)"
 
 
@@ -55,7 +65,7 @@ class TextFile:
                 ) from None
             reason = error.strerror or str(error)
             raise DataError(f"{self.name} cannot be read: {reason}; check the path.") from None
-        if os.pread(self._fd, 2, 0) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        if os.pread(self._fd, 2, 0) in UTF_16:
             self._fd, before, self.encoding = self._in_utf8(folder), self._fd, "UTF-16"
             os.close(before)
         weakref.finalize(self, os.close, self._fd)
@@ -106,6 +116,9 @@ class TextFile:
         head = self.at(0, 512)
         if head in (b"", b"\xef\xbb\xbf"):
             raise DataError(f"{self.name} is empty; give a file with at least one row.")
+        for begin, kind in _PACKED.items():
+            if head.startswith(begin):
+                raise DataError(f"{self.name} is a packed file ({kind}); unpack it, and give what is inside.")
         if head.count(0) > len(head) // 4:
             raise DataError(
                 f"{self.name} looks like UTF-16 without its mark, or a binary file; save it as UTF-8 text."

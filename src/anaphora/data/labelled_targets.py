@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,14 +51,16 @@ class Targets:
         )
         if len(names) < (2 if kind == "class" else 1):
             only = f"the label {names[0]}" if names else "no label"
-            raise DataError(
-                f"All {len(labels)} examples have {only}; a classifier needs at least two classes."
-            )
+            many = f"All {len(labels)} examples have" if len(labels) > 1 else "The only example has"
+            raise DataError(f"{many} {only}; a classifier needs at least two classes.")
         if kind == "class" and len(labels) > 20 and len(names) > len(labels) / 2:
             raise DataError(
                 f"The {len(labels)} examples have {len(names)} different labels ({names[0]}, {names[1]} …), so this is hardly "
                 'the column of the labels; name it (--target-field), or set target="number" to predict a number.'
             )
+        _warn_of_alike(names)
+        if kind == "class":
+            _warn_of_several(names)
         return cls(kind, tuple(names))
 
     @property
@@ -163,6 +166,32 @@ def _sorted(names: set[str]) -> list[str]:
     if all(_is_number(name) for name in names):
         return sorted(names, key=lambda name: (float(name), name))
     return sorted(names)
+
+
+def _warn_of_several(names: Sequence[str]) -> None:
+    """A label that is made of others is hardly meant as a class of its own."""
+    known = set(names)
+    found = next((name for name in names if SEPARATOR in name and known.issuperset(split(name))), None)
+    if found is not None:
+        warnings.warn(
+            f"the label {found!r} is one class here, though its parts are labels too; set target=classes if an example may "
+            "have several",
+            stacklevel=3,
+        )
+
+
+def _warn_of_alike(names: Sequence[str]) -> None:
+    """Labels that only a slip of the hand tells apart are hardly meant as different classes."""
+    same: dict[str, list[str]] = {}
+    for name in names:
+        same.setdefault(" ".join(name.casefold().split()), []).append(name)
+    alike = [f"{some[0]!r} and {some[1]!r}" for some in same.values() if len(some) > 1]
+    if alike:
+        listed = ", ".join(alike[:3]) + (" …" if len(alike) > 3 else "")
+        warnings.warn(
+            f"labels that differ only in capitals or spaces are different classes here: {listed}",
+            stacklevel=3,
+        )
 
 
 def _is_number(text: str) -> bool:

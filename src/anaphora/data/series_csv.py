@@ -77,7 +77,7 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
 
 def _check_times(name: str, one: Series, where: str, column: str) -> None:
     """A `DataError` for a series with its newest step first, which would be forecast backwards, and a warning where its times are
-    unsorted, or jump over steps."""
+    unsorted, repeat, or jump over steps."""
     found = disorder(one.times)
     if found is None:
         return
@@ -88,6 +88,8 @@ def _check_times(name: str, one: Series, where: str, column: str) -> None:
         )
     if what == "unsorted":
         advice = f"{before} comes before {after}; sort the rows by {column}, or name the column of different series `{SERIES}`"
+    elif what == "repeated":
+        advice = f"{before} stands on several rows, which are read one after another; name the column of different series `{SERIES}`"
     else:
         advice = f"nothing between {before} and {after}; the rows are read as if nothing were missing: add rows with empty cells"
     warnings.warn(f"{name}: {where}{advice}", stacklevel=5)
@@ -119,8 +121,8 @@ def _check_header(table: Table) -> None:
             raise DataError(
                 f"{table.name}:1: the header names {' '.join(title.split())} twice; give each column its own name."
             )
-    if all(is_number(title) for title in names):
-        raise DataError(f"{table.name}:1: holds numbers where the names of the columns belong; add a header.")
+    if all(is_number(title) or looks_like_time(title) for title in names):
+        raise DataError(f"{table.name}:1: holds values where the names of the columns belong; add a header.")
 
 
 def _report_first(table: Table) -> None:

@@ -63,8 +63,8 @@ FEW_JUMPS = 0.05
 
 
 def disorder(times: Sequence[str]) -> tuple[str, str, str] | None:
-    """What is wrong with the order of time stamps: ``backwards`` (newest first), ``unsorted``, or a ``gap`` in times that are regular
-    elsewhere; with the two stamps where it is met first. None where they are in order, or are no times."""
+    """What is wrong with the order of time stamps: ``backwards`` (newest first), ``unsorted``, ``repeated`` (the same twice), or
+    a ``gap`` in times that are regular elsewhere; with the two stamps where it is met first. None where they are in order, or are no times."""
     texts = [text.strip() for text in times[:CHECKED]]
     steps = _steps(texts)
     if steps is None or len(steps) < 2:
@@ -74,11 +74,12 @@ def disorder(times: Sequence[str]) -> tuple[str, str, str] | None:
     jumps = [place for place, step in enumerate(steps) if step > 1.5 * usual > 0]
     if len(back) > len(steps) / 2 and max(steps) <= 0:
         return "backwards", texts[0], texts[-1]
-    found = "unsorted" if back else "gap" if 0 < len(jumps) <= FEW_JUMPS * len(steps) else None
-    if found is None:
-        return None
-    place = (back or jumps)[0]
-    return found, texts[place], texts[place + 1]
+    same = [place for place, step in enumerate(steps) if step == 0]
+    few = jumps if len(jumps) <= FEW_JUMPS * len(steps) else []
+    for found, places in (("unsorted", back), ("repeated", same), ("gap", few)):
+        if places:
+            return found, texts[places[0]], texts[places[0] + 1]
+    return None
 
 
 def _steps(texts: Sequence[str]) -> list[float] | None:

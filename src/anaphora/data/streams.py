@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from anaphora.data.files import UTF_16, TextFile
 from anaphora.errors import DataError
 from anaphora.files import clause, open_stream
+from anaphora.files.unpacking import packed_ending
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 20  # bytes; no line of text is a megabyte, so such a file is something else
@@ -18,16 +21,22 @@ def line_batches(name: str, most: int = 256) -> Iterator[list[str]]:
     """Batches of at most ``most`` lines of the file ``name``, or of stdin if it is ``-``.
 
     What has arrived is handed on at once: a slow pipe gives batches of one line, a file full ones. A line
-    that is not UTF-8 raises a DataError with its number, after the lines before it have been handed on.
+    that is not UTF-8 raises a DataError with its number, after the lines before it have been handed on. A packed file and
+    one in UTF-16 are read as training reads them.
     """
     if name == "-":
         yield from _batches(sys.stdin.fileno(), "standard input", most)
         return
     descriptor = _opened(name)
     try:
-        yield from _batches(descriptor, name, most)
+        if _is_plain(name, descriptor):
+            yield from _batches(descriptor, name, most)
+            return
     finally:
         os.close(descriptor)
+    with TextFile(name).stream() as file:
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        yield from _batches(file.fileno(), name, most)
 
 
 def check_readable(name: str, *, folders: bool = False) -> None:
@@ -46,6 +55,13 @@ def _opened(name: str) -> int:
         raise DataError(f"{name}: there is no such file.") from None
     except OSError as error:
         raise DataError(f"{name} cannot be read: {clause(error)}.") from None
+
+
+def _is_plain(name: str, descriptor: int) -> bool:
+    """Whether the bytes of a file are its text; those of a pipe are."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return True
+    return not packed_ending(name) and os.pread(descriptor, 2, 0) not in UTF_16
 
 
 def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from anaphora.errors import DataError
 from anaphora.files.bounds import limits
 from anaphora.files.opening import Refused, open_plain
 
@@ -25,6 +26,13 @@ PACKED = (".gz", ".zst", ".zip")
 def packed_ending(path: str | Path) -> str:
     """``.gz``, ``.zst`` or ``.zip`` where the name ends so, else nothing."""
     return next((ending for ending in PACKED if str(path).lower().endswith(ending)), "")
+
+
+def check_unpacked(path: str | Path) -> None:
+    """Refuse a name that says packed for a file that is written as it is: it could not be read again."""
+    if ending := packed_ending(path):
+        plain = str(path)[: -len(ending)]
+        raise DataError(f"{path}: nothing is packed here; name it {plain}, and pack it afterwards.")
 
 
 class _Bounded(io.RawIOBase):

@@ -134,14 +134,15 @@ class Estimator(Intervening, Predicting):
         return facts | plan_training(self.settings_, self._fresh_model(), self._symbols(train), len(train))
 
     def _check_dev_given(self, dev: Any) -> None:
-        """`_check_dev` for dev data that were not held out of the training data, in which a label may be the only one of its kind."""
+        """`_check_labels` for dev data that were not held out of the training data, in which a label may be the only one of its kind."""
         if dev.describe().get("kind") != "held-out":
-            self._check_dev(dev)
+            self._check_labels(dev, "dev data")
 
     def _learn_or_take_over(self, data: Any) -> None:
         """Symbols and labels of the data, or those of the teachers that the settings name."""
         if has_teachers(self):
             take_over(self)
+            self._check_labels(data, "training data", "teachers")
             suit_corpus(self, data)
         else:
             suit_corpus(self, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,9 @@ def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
     return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
 
 
-def check_shared(targets: Targets, wanted: Iterable[str]) -> None:
-    """A `DataError` where none of the labels ``wanted`` of dev data is one of the training data, so that all answers would be wrong."""
+def check_shared(targets: Targets, wanted: Iterable[str], data: str, of: str = "training data") -> None:
+    """A `DataError` where none of the labels ``wanted`` of some ``data`` is one ``of`` those learned from, so that all answers would be
+    wrong."""
     if targets.kind == "number":
         return
     first = None
@@ -68,7 +70,18 @@ def check_shared(targets: Targets, wanted: Iterable[str]) -> None:
     if first is not None:
         known = ", ".join(targets.names[:5]) + (" …" if len(targets.names) > 5 else "")
         raise DataError(
-            f"the dev data have no label of the training data: {first[:60]!r} is none of {known}; give other dev data, or name the column of their labels."
+            f"the {data} have no label of the {of}: {first[:60]!r} is none of {known}; give other {data}, or name the column "
+            "of their labels."
+        )
+
+
+def warn_of_single_words(sentences: Sequence[Sequence[str]]) -> None:
+    """A table with a word a row has lost its sentences, and with them what is around a word."""
+    if len(sentences) > 20 and all(len(words) == 1 for words in sentences):
+        warnings.warn(
+            f"each of the {len(sentences)} sentences has one word; give whole sentences, one a row, or CoNLL, which has an "
+            "empty line between them",
+            stacklevel=2,
         )
 
 

@@ -105,11 +105,11 @@ class Asked:
         kind = self.model._inputs()
         number = None if kind == "text" else _NUMBER.fullmatch(text.strip())
         if file is not None:
-            if kind != "file" or number:
-                reason = (
-                    "this model reads what is typed" if kind != "file" else "a file and #N are two inputs"
-                )
-                raise DataError(f"{reason}; give one of --text and --input.")
+            if kind != "file":
+                example = "" if kind == "text" else ", or name a dev example, such as #1"
+                raise DataError(f"this model reads what is typed; give it with --text{example}.")
+            if number:
+                raise DataError("a file and #N are two inputs; give one of --text and --input.")
             return (self.model._with_words(file, text.strip()) if text.strip() else file), {}
         if number:
             return self._example(int(number[1]), (number[2] or "").strip())

@@ -117,8 +117,9 @@ class Task(ABC):
         """The name of the dev measure that decides which weights are best."""
         return str(getattr(self.settings_, "metric", ""))
 
-    def _check_dev(self, dev: Any) -> None:  # noqa: B027
-        """Refuse dev data that say nothing about what was learned, such as those of other labels; by default nothing."""
+    def _check_labels(self, data: Any, *names: str) -> None:  # noqa: B027
+        """Refuse data that say nothing about what was learned, such as those of other labels; by default nothing. ``names`` are what
+        these data are called in the sentence, and what has the labels that they should have."""
 
     def _advice(self, run: Path) -> str:
         """What the user should know of the run that has just ended, in a sentence without its full stop; often nothing."""

@@ -83,6 +83,32 @@ def make_folder(path: Path) -> None:
         sync_folder(folder.parent)
 
 
+def check_place(path: Path) -> None:
+    """Notice before the work that a new ``path`` could not be made after it: the folders above it are there, or can be made."""
+    if path.exists():
+        return
+    above = next((folder for folder in path.parents if folder.exists()), Path())
+    if not above.is_dir():
+        raise RunError(f"{path}: cannot be written ({above} is not a folder); choose another place.")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise RunError(f"{path}: cannot be written (permission denied in {above}); choose another place.")
+
+
+@contextlib.contextmanager
+def folder_for(path: Path) -> Iterator[None]:
+    """Make the folders above ``path`` that are missing; if the block fails, those that are still empty go again."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    with writing(path):
+        make_folder(path.parent)
+    try:
+        yield
+    except BaseException:
+        for folder in missing:  # the innermost first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Give ``path`` new content in one step: aside, fsync, rename, fsync of the folder."""
     aside = path.with_name(f".tmp-{uuid.uuid4().hex}")

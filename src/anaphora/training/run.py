@@ -15,7 +15,7 @@ from torch import Tensor
 from anaphora.errors import RunError
 from anaphora.files import is_folder, read_bytes
 from anaphora.training.checkpoint import remove
-from anaphora.training.durable import make_folder, reading, replace_file, writing
+from anaphora.training.durable import check_place, make_folder, reading, replace_file, writing
 from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights, seal
@@ -79,6 +79,7 @@ class RunFolder:
         """Refuse what ``create`` refuses, without touching anything; returns whether there is something to replace."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: is a file, not a folder; choose another place for the run.")
+        check_place(self.path)
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
         there = bool(names - {"lock"})
         if there and not force and not self._only_prepared(names):

@@ -17,6 +17,7 @@ from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.conll_examples import split_words
 from anaphora.data.files import TextFile
 from anaphora.data.framed import read_csv, sequences_of
+from anaphora.data.sources.formats import ending_of
 from anaphora.data.streams import line_batches
 from anaphora.data.vectors_files import read_array, read_arrays
 from anaphora.errors import DataError
@@ -87,7 +88,7 @@ def _form_to_tag(source: str, tags: Collection[str]) -> str:
     form = form_of(source)
     if form not in ("tsv", "conll", "conllu"):
         return "table"
-    if form == "tsv" or Path(source).suffix.lower() not in ("", ".txt"):
+    if form == "tsv" or ending_of(source) not in ("", ".txt"):
         return "text" if form == "tsv" else form
     if not _has_tags(source, tags):
         return "text"

@@ -100,8 +100,10 @@ def _write(
 
     from anaphora.cli.output import emit, say
     from anaphora.errors import DataError
+    from anaphora.files.unpacking import check_unpacked
 
     path = Path(name)
+    check_unpacked(name)
     ending = f".{corpus.form}" if corpus.form else ""
     if path.suffix in _ENDINGS and path.suffix != ending:  # training would read it as what it is not
         wanted = (
@@ -110,9 +112,9 @@ def _write(
         raise DataError(f"{corpus.name} is not written as {path.suffix}; name {wanted}.")
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    from anaphora.training.durable import writing
+    from anaphora.training.durable import folder_for, writing
 
-    with writing(path):
+    with folder_for(path), writing(path):
         corpus.write(path, variant, split, size)
     if as_json:
         emit({"file": name, corpus.unit: size})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from anaphora.cli.pictures import picture_options
 
 if TYPE_CHECKING:
     from anaphora.probe.trace import Trace
+    from anaphora.views.picture import Picture
     from anaphora.views.view import View
 
 EXAMPLES = """
@@ -55,10 +57,8 @@ def command(
     target: str | None,
     listed: bool,
     assignments: tuple[str, ...],
-    html: str | None,
-    svg: str | None,
-    png: str | None,
     as_json: bool,
+    **named: str | None,
 ) -> None:
     """Draw what the model of RUN does with TEXT, or how its training went: in the terminal, or into files.
 
@@ -91,16 +91,12 @@ def command(
     """
     from pathlib import Path
 
-    from anaphora.cli.output import emit, say
+    from anaphora.cli.output import say
     from anaphora.cli.pictures import check_files, draw, write_files
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
     from anaphora.tasks.config import read_config
-    from anaphora.views.registry import VIEWS, picture_together
-    from anaphora.views.registry import picture as draw_view
-    from anaphora.views.registry import view as find_view
 
-    named = {"html": html, "svg": svg, "png": png}
     files = {kind: name for kind, name in named.items() if name is not None}
     check_files(files)
     options = read_assignments(assignments)
@@ -112,44 +108,67 @@ def command(
         _list(runs, (text, file), as_json)
         return
     if view is None:
-        view = "curves" if (text or file) is None else _suitable(runs, (text, file), target)
-        say(f"Showing {view}; --view NAME chooses another: {', '.join(VIEWS)}.")
-    found = find_view(view)
-    if len(runs) > 1 and found.of == "probe" and found.together is not None:
-        traces = {run: _probe((run,), found, (text, file), target) for run in runs}
-        picture = picture_together(traces, view, **options.values)
-    else:
-        traces = {runs[0]: _trace(runs, found, (text, file), target)}
-        picture = draw_view(traces[runs[0]], view, **options.values)
+        view = _suitable(runs, (text, file), target)
+    picture, traces = _drawn(runs, view, (text, file), target, options.values)
     write_files(picture, files)
     if as_json:
-        given = {"text": text} | ({} if file is None else {"input": file})
-        shown = [
-            {"run": run, "view": view, **given, "files": files, **_numbers(traces[run])} for run in traces
-        ]
-        emit(shown[0] if len(shown) == 1 else shown, indent=None)
+        said = {"view": view, "text": text} | ({} if file is None else {"input": file}) | {"files": files}
+        _print_numbers(traces, said)
     elif files:
         say(f"Wrote {', '.join(files.values())}.")
     else:
         draw(picture)
 
 
-def _numbers(trace: Trace) -> dict[str, Any]:
-    arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
-    return {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
+def _drawn(
+    runs: tuple[str, ...],
+    name: str,
+    given: tuple[str | None, str | None],
+    target: str | None,
+    options: dict[str, Any],
+) -> tuple[Picture, dict[str, Trace]]:
+    """The picture, and the trace of each run in it; views of several runs together have one trace, under the first."""
+    from anaphora.views.registry import picture, picture_together, view
+
+    found = view(name)
+    if len(runs) > 1 and found.of == "probe" and found.together is not None:
+        traces = {run: _probe((run,), found, given, target) for run in runs}
+        return picture_together(traces, name, **options), traces
+    trace = _trace(runs, found, given, target)
+    return picture(trace, name, **options), {runs[0]: trace}
+
+
+def _print_numbers(traces: dict[str, Trace], said: dict[str, Any]) -> None:
+    """What was drawn, as JSON: an object for each trace, with what was ``said`` of it."""
+    from anaphora.cli.output import emit
+
+    shown = []
+    for run, trace in traces.items():
+        arrays = {name: {"axes": a.axes, "values": a.values.tolist()} for name, a in trace.arrays.items()}
+        found = {"tokens": trace.tokens, "arrays": arrays, "facts": trace.facts, "tables": trace.tables}
+        shown.append({"run": run, **said, **found})
+    emit(shown[0] if len(shown) == 1 else shown, indent=None)
 
 
 def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], target: str | None) -> str:
-    """The first view that can be drawn of one input."""
-    from anaphora.errors import DataError
+    """The first view that can be drawn of one input, and without one the curves; says which."""
+    from anaphora.cli.output import say
+    from anaphora.errors import AnaphoraError, DataError
     from anaphora.views.registry import FIRST, VIEWS
 
-    trace = _probe(runs, VIEWS["states"], given, target)
-    found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)
+    found: str | None = "curves"
+    if given != (None, None):
+        trace = _probe(runs, VIEWS["states"], given, target)
+        found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)
+    if found is None:  # of a model without states, such as a table of n-grams
+        with contextlib.suppress(AnaphoraError):
+            trace = _probe(runs, VIEWS["attribution"], given, target)
+            found = "attribution" if VIEWS["attribution"].missing(trace) is None else None
     if found is None:
         raise DataError(
             f"{runs[0]}: no view shows this model at work on one input; --view curves shows its training."
         )
+    say(f"Showing {found}; --view NAME chooses another: {', '.join(VIEWS)}.")
     return found
 
 
@@ -190,8 +209,6 @@ def _trace_for(
     kind: str, asked: Any, runs: tuple[str, ...], given: tuple[str | None, str | None], what: tuple[str, ...]
 ) -> Trace:
     """A trace of the kind that views need: of the input that was given, or of the run's first dev example."""
-    import contextlib
-
     from anaphora.errors import AnaphoraError
     from anaphora.tasks.looking import SLOW, beginning
 

@@ -50,14 +50,15 @@ def command(
     become sources of true targets (Sennrich 2016); drawn at random (--set decode=sample) they teach more than the best ones (Edunov
     2018). Without it, this is self-training. Empty lines and empty outputs are left out and counted.
     """
-    import os
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import read_options
     from anaphora.data.streams import check_readable
     from anaphora.errors import DataError
+    from anaphora.files.unpacking import check_unpacked
     from anaphora.tasks.config import read_config, single_runs
+    from anaphora.training.durable import check_place, folder_for, replace_file, writing
 
     runs = tuple(single_runs(runs))
     config = read_config(Path(runs[0]))
@@ -67,13 +68,11 @@ def command(
     check_readable(texts)
     if Path(out).exists() and not force:
         raise DataError(f"{out} exists already; choose another name, or give --force.")
-    if not os.access(Path(out).parent, os.W_OK):
-        why = "cannot be written to" if Path(out).parent.is_dir() else "is not there"
-        raise DataError(f"{out}: the folder {Path(out).parent} {why}; choose another place.")
+    check_unpacked(out)
+    check_place(Path(out))
 
     from anaphora.data.sources.opening import open_source
     from anaphora.tasks.distilling import ensemble, texts_of, written_pairs
-    from anaphora.training.durable import replace_file, writing
 
     first = [] if add is None else list(open_source(add, role="train"))
     translator = ensemble(runs)
@@ -81,7 +80,7 @@ def command(
     if not pairs:
         raise DataError(f"{texts}: all {left} outputs are empty, so that there is no pair to write.")
     rows = (f"{_field(source)}\t{_field(target)}\n" for source, target in [*first, *pairs])
-    with writing(Path(out)):
+    with folder_for(Path(out)), writing(Path(out)):
         replace_file(Path(out), "".join(rows).encode())
     if as_json:
         emit({"out": out, "written": len(pairs), "added": len(first), "left_out": left})

@@ -157,11 +157,13 @@ def command(
     `anaphora train TASK --model PRESET --help` lists the settings of a preset, `anaphora explain` those of all.
     """
     from anaphora.cli.request import read_request
+    from anaphora.cli.words import find_task
 
     file = Path(task) if task.endswith(".toml") else None
     if file is not None and data is not None:
         raise click.UsageError(f"{file} names its own data; leave out {data!r}, or use --set data={data}.")
     if file is None and data is None:
+        find_task(task)  # names the tasks where this is the data
         raise click.UsageError(
             f"DATA is missing: `anaphora train {task} FILE`, or an embedded corpus's name."
         )
@@ -182,7 +184,7 @@ def command(
     from anaphora.cli.training import exit_status, plan, train
 
     if dry_run:
-        plan(request, force=force, as_json=as_json)
+        plan(request, force=force, as_json=as_json, seeds=seeds)
         return FINE
     return exit_status(train(request, force=force, as_json=as_json, seeds=seeds))
 

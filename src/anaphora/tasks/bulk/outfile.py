@@ -23,9 +23,10 @@ import numpy as np
 
 from anaphora.errors import DataError, RunError
 from anaphora.files import open_plain, parse_json, read_bytes
+from anaphora.files.unpacking import check_unpacked
 from anaphora.tasks.bulk.windows import Item
 from anaphora.training import faults
-from anaphora.training.durable import sync_folder, writing
+from anaphora.training.durable import check_place, folder_for, sync_folder, writing
 
 FORMAT = 1
 EVERY = 1.0
@@ -57,6 +58,9 @@ class OutFile:
         every: float = EVERY,
     ):
         self.path = Path(path)
+        if self.path.is_dir():
+            raise RunError(f"{self.path}: is a folder; name a file.")
+        check_unpacked(path)
         self.part = self.path.with_name(self.path.name + ".part")
         self.journal = self.path.with_name(self.path.name + ".journal")
         self.inputs = self.bad = 0
@@ -73,9 +77,9 @@ class OutFile:
         self._files: contextlib.ExitStack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if not self.path.parent.is_dir():
-            raise RunError(f"{self.path}: {self.path.parent} is not a folder; make it, or name another file.")
+        check_place(self.path)
         with contextlib.ExitStack() as files:
+            files.enter_context(folder_for(self.path))
             with writing(self.journal):
                 self._log = _opened(self.journal, files)
             try:
@@ -97,6 +101,7 @@ class OutFile:
             if self.complete:  # only the journal was left of a run that wrote everything
                 self.inputs, self.bad = int(lines[-1]["inputs"]), int(lines[-1].get("bad", 0))
             else:
+                files.push(self._forget)
                 with writing(self.part):
                     self._begin(files, lines if begun else [])
             self._files = files.pop_all()
@@ -223,8 +228,15 @@ class OutFile:
         faults.point("predict.renamed")
         sync_folder(self.path.absolute().parent)
 
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
+    def __exit__(self, *failed: Any) -> None:
+        self._files.__exit__(*failed)
+
+    def _forget(self, *failed: Any) -> None:
+        """Leave nothing behind where the work failed before the first answer: there is nothing to go on from."""
+        if failed[0] is not None and not self.inputs:
+            for path in (self.part, self.journal):
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
 
 def fingerprint(given: Any) -> bytes:

@@ -144,8 +144,8 @@ class Classifier(SequenceReader):
         targets = Targets.learn(s.target, labels_of(data))
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 
-    def _check_dev(self, dev: Labelled) -> None:
-        check_shared(self.targets_, labels_of(dev))
+    def _check_labels(self, data: Labelled, *names: str) -> None:
+        check_shared(self.targets_, labels_of(data), *names)
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))
@@ -329,7 +329,7 @@ class Classifier(SequenceReader):
         return {"examples": len(labels), **measured, **own}
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Labelled:
-        return open_labelled(
+        rows = open_labelled(
             data,
             role="test",
             bad_rows=bad_rows or self.settings_.bad_rows,
@@ -337,6 +337,8 @@ class Classifier(SequenceReader):
             learnt=self._trained_on,
             **fields,
         )
+        self._check_labels(rows, "data")
+        return rows
 
     def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
         threshold = self._options(**options)["threshold"]

@@ -8,13 +8,14 @@ from typing import Any
 from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.settings.base import suggestion
 from anaphora.tasks.exporting.formats import FORMATS
+from anaphora.training.durable import check_place, folder_for
 
 
 def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options: Any) -> Path:
     """Write the trained estimator ``m`` to ``path`` in a format of `FORMATS`; ``options`` are that format's own.
 
     Raises a `SettingsError` for a format or an option of it that is not known, an `AnaphoraError` for a model that has no such form, and a
-    `RunError` where ``path`` exists and ``force`` is not given.
+    `RunError` where ``path`` exists and ``force`` is not given. Missing folders above it are made.
     """
     if to not in FORMATS:
         hint = suggestion(to, list(FORMATS), otherwise="")
@@ -38,7 +39,7 @@ def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options:
     place = Path(path)
     if place.exists() and not force:
         raise RunError(f"{place} exists; choose another place, or write over it with --force (force=True).")
-    if not place.parent.is_dir():
-        raise RunError(f"{place.parent} is not a folder; make it first.")
-    FORMATS[to].load()(m, place, **asked)
+    check_place(place)
+    with folder_for(place):
+        FORMATS[to].load()(m, place, **asked)
     return place

@@ -32,7 +32,7 @@ from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
-from anaphora.tasks.learning import check_shared, given_labels, label_kind
+from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
 from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.pretrained import with_width
@@ -102,6 +102,7 @@ class Tagger(Estimator):
                     f"{key} = {getattr(s, key)} is about frames of vectors, but the data are words; leave it out."
                 )
         sentences = [(words_of(words), words_of(tags)) for words, tags in data]
+        warn_of_single_words([words for words, _ in sentences])
         scheme = choose_scheme(s.scheme, [tags for _, tags in sentences])
         tags = tuple(sorted({tag for _, tags in sentences for tag in tags}))
         origin = Origin.of(data.describe())
@@ -145,8 +146,8 @@ class Tagger(Estimator):
         self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
         self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
 
-    def _check_dev(self, dev: TaggedRows) -> None:
-        check_shared(self.targets_, (tag for row in self._apart(dev)[1] for tag in row))
+    def _check_labels(self, data: TaggedRows, *names: str) -> None:
+        check_shared(self.targets_, (tag for row in self._apart(data)[1] for tag in row), *names)
 
     @property
     def framewise(self) -> bool:
@@ -303,6 +304,7 @@ class Tagger(Estimator):
                 ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
             )
             raise DataError(f"the data are {has}, but this Tagger was trained on {reads}; give it those.")
+        self._check_labels(pairs, "data")
         return pairs
 
     def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:

@@ -66,8 +66,9 @@ class CsvTable(CutTable):
                 start, number, lines.problem = lines.place, lines.number + 1, None
                 try:
                     row = next(reader, None)
-                except csv.Error as error:
-                    yield Record(number, None, ("broken quotes", str(error)))
+                except csv.Error as error:  # a quote that is not closed swallows the lines below it
+                    for line in range(number, max(number, lines.number) + 1):
+                        yield Record(line, None, ("broken quotes", str(error)))
                     continue
                 if row is None:
                     return
@@ -125,7 +126,7 @@ class CsvTable(CutTable):
                 return False
             raise DataError(
                 f"{self.name}:1: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
-                "give the columns by number, from 1: --source-field 2 --target-field 1."
+                "give the columns by number, from 1, as in --source-field 1."
             )
         return not numbered
 

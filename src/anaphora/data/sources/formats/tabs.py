@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -58,9 +59,15 @@ class TsvTable(CutTable):
         if named and not self.header:
             raise DataError(
                 f"{self.name}: the first line does not name {named[0]}, so columns have numbers; "
-                "give those (--source-field 2), or a line of names."
+                "give those, from 1, or a line of names."
             )
         self.facts = {"header": True} if self.header else {}
+        if hints.facts is None and _in_quotes(self._looked):
+            warnings.warn(
+                f"{self.name}: the values of a column are in quotes, which a .tsv file keeps; a .csv file, which may have tabs, is "
+                "read without them",
+                stacklevel=4,
+            )
 
     def records(self) -> Iterator[Record]:
         begun = not self.header
@@ -139,6 +146,12 @@ class Judge:
             for i in np.flatnonzero(doubtful).tolist():
                 if not lines.data[begins[i] : ends[i]].strip():
                     lines.reject(int(rows[i]), "an empty side", side)
+
+
+def _in_quotes(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all values of a column begin and end with a quotation mark, as some programs write every text."""
+    columns = list(zip(*rows, strict=False)) if len(rows) > 1 else []
+    return any(all(len(value) > 1 and value[0] == value[-1] == '"' for value in one) for one in columns)
 
 
 FORMAT = Format(
