@@ -12,11 +12,13 @@ from anaphora.data import vectors_readers as arrays
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.vector_corpus import VectorCorpus
 from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.sources.folders import TextFolder, text_files
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
+from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import LABELLED, choose_columns
 from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Hints, Table
@@ -41,9 +43,10 @@ def open_labelled(
 ) -> Labelled:
     """The examples that ``data`` names.
 
-    Texts: all that `open_source` takes, the second column being the label. Sequences of vectors: an ``.npz`` with X
+    Texts: all that `open_source` takes, the second column being the label; a folder with a folder per label, in which each ``.txt``
+    file is an example. Sequences of vectors: an ``.npz`` with X
     and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
-    pictures with their labels; a folder with a folder per label; a table whose input is a list of numbers (JSON lines
+    pictures with their labels; a folder with a folder of such files per label; a table whose input is a list of numbers (JSON lines
     with the fields ``sequence`` and ``label``, a data frame of arrays); an embedded corpus of vectors; from Python pairs
     (array, label), two arrays (X, y), or a ``DataLoader`` of them.
     """
@@ -97,7 +100,7 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
         )
     path = Path(data)
     if corpus is None and os.path.isdir(path):
-        return arrays.read_folder(path, scan=scan, bad_rows=read["bad_rows"])
+        return _of_folder(path, scan, read)
     if corpus is None and is_array_file(path):
         if path.suffix.lower() != ".npz":
             raise DataError(
@@ -117,6 +120,24 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
     if corpus is None and pairs[0][0].strip().lower().endswith(arrays.FILE_ENDINGS):
         return arrays.read_listed(pairs, path, scan=scan, bad_rows=read["bad_rows"])
     return pairs
+
+
+def _of_folder(folder: Path, scan: str, read: Mapping[str, Any]) -> Labelled:
+    """The examples of a folder with a folder per label: texts, or arrays and pictures."""
+    texts = text_files(folder)
+    if not texts:
+        return arrays.read_folder(folder, scan=scan, bad_rows=read["bad_rows"])
+    if other := arrays.files_of(folder):
+        raise DataError(
+            f"{folder} holds both texts and arrays or pictures, such as {texts[0].relative_to(folder)} and "
+            f"{other[0].relative_to(folder)}; give a folder of one kind, or a table."
+        )
+    table = TextFolder(folder, texts)
+    # columns that were named for the training data may be others than those of the dev data
+    given = {} if SPLITS[read["role"]] == "dev" else {field: read.get(field) for field in _FIELDS}
+    found = source_of(table, LABELLED, given, **{key: read[key] for key in ("bad_rows", "learnt", "spill")})
+    report(table, found)
+    return found
 
 
 def _input(table: Table, values: Any, name: str) -> Any:
@@ -140,6 +161,11 @@ def _examples(table: Table, names: list[str], where: str) -> Iterator[Any]:
 
 def reopen_labelled(description: Mapping[str, Any], spill: Path | None) -> Labelled:
     """The very examples that `describe` described, or a `DataError` that says what changed."""
+    if description["kind"] == TextFolder.kind:
+        folder = found_again(description["path"], spill)
+        texts = open_labelled(folder, bad_rows=description["bad_rows"], spill=spill)
+        check_same(texts, description, str(folder))
+        return texts
     if description["kind"] != "vectors":
         return reopen_source(description, roles=LABELLED, spill=spill)
     form = description["form"]

@@ -79,15 +79,20 @@ def read_listed(pairs: Source, listing: Path, *, scan: str = "rows", bad_rows: s
 
 def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:
     """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file or a picture per sequence."""
-    files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in FILE_ENDINGS)
+    files = files_of(folder)
     if not files:
         raise DataError(
-            f"{folder} holds no folder with .npy or .csv files or pictures; make one folder per label, or give a list of "
-            "files."
+            f"{folder} holds no folder with .txt, .npy or .csv files or pictures; make one folder per label, or give a list "
+            "of files."
         )
     named = [(str(path.relative_to(folder)), path, path.parent.name) for path in files]
     facts = _facts("folder", folder, scan) | ({"bad_rows": bad_rows} if bad_rows != "strict" else {})
     return _read_files(named, folder, bad_rows, scan, facts)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The arrays and pictures one folder below ``folder``, in order."""
+    return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in FILE_ENDINGS)
 
 
 def _read_files(
