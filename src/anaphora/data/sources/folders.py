@@ -20,8 +20,8 @@ def text_files(folder: Path) -> list[Path]:
 
 
 class TextFolder(Table):
-    """A row for each of the ``files``: what is written in it, and the name of its folder as the label. A file is read whenever
-    its row is asked for; none is held."""
+    """A row for each of the ``files``: what is written in it, and the name of its folder as the label. Files are read one by
+    one, and none is held."""
 
     kind = "texts"
 
