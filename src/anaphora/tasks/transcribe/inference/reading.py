@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from anaphora.data.asked import list_lines
 from anaphora.data.audio.files import AUDIO_ENDINGS
-from anaphora.data.audio.recordings_readers import ROOMS
+from anaphora.data.audio.inputs import Item
+from anaphora.data.audio.recordings_readers import ROOMS, as_item
 from anaphora.data.files import beside
 from anaphora.data.sources.formats import format_of
 from anaphora.data.sources.roles import SPOKEN
@@ -17,6 +18,18 @@ from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
 
 LISTS = (".tsv", ".txt", ".lst")
+
+
+def items_of(inputs: Any, learnt: Mapping[str, Any], rate: int, *, skip: bool = False) -> Iterator[Item]:
+    """The recordings that ``inputs`` are, samples being at ``rate``: a name as in `sources`, or a list of files and arrays. With ``skip``
+    without those that cannot be read."""
+    given = sources(inputs, learnt) if isinstance(inputs, str | Path) else list(inputs)
+    for number, x in enumerate(given, start=1):
+        try:
+            yield as_item(x, number, rate)
+        except DataError:
+            if not skip:
+                raise
 
 
 def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:

@@ -23,6 +23,7 @@ from anaphora.tasks.transcribe.inference.arriving import (
     hears_as_it_arrives,
     searching,
 )
+from anaphora.tasks.transcribe.inference.asking import search_of
 from anaphora.tasks.transcribe.inference.decoding import Search
 from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Transcript, Word, spelled_words, transcript
@@ -144,7 +145,7 @@ def open_hearing(
 ) -> HearingAsItArrives | HearingAgain:
     """What hears sound of ``rate`` samples a second as the model can; ``options`` are those of `TranscribeOptions`."""
     if hears_as_it_arrives(estimator):
-        search = estimator._search(estimator._options(options))
+        search = search_of(estimator, estimator._options(options))
         # A transducer finds words by ranking whole texts.
         if search.own is None and (search.lexicon is None or isinstance(estimator.model_, CTCModel)):
             return HearingAsItArrives(estimator, rate, search, endpoint=endpoint)
