@@ -49,6 +49,7 @@ from anaphora.tasks.transcribe.inference.listening import Listening
 from anaphora.tasks.transcribe.inference.reading import items_of
 from anaphora.tasks.transcribe.inference.session import Session
 from anaphora.tasks.transcribe.inference.streaming import open_hearing
+from anaphora.tasks.transcribe.inference.unsaid import unsaid_in
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
@@ -91,6 +92,8 @@ class Transcriber(Estimator):
     words_: list[str]
     counts_: Sequence[int] = ()
     """How often each of ``words_`` stands in the training transcripts; empty where that is not known."""
+    unsaid_: Sequence[int] = ()
+    """Symbols that no text has, see `inference.unsaid`; empty where the training transcripts are not known."""
     begun_parts = ("encoder.", "decoder.")
     _donor: Any = None
 
@@ -127,6 +130,7 @@ class Transcriber(Estimator):
         if s.edges and self.ear_.kind != "audio":
             raise DataError("edges puts quiet around sound, but the data are frames; set edges = 0.")
         self.tokenizer_ = self._symbols_of(data)
+        self.unsaid_ = unsaid_in(self.tokenizer_.encode_batch(data.transcripts))
         counts: dict[str, int] = {}
         for text in data.transcripts:
             for word in self.tokenizer_.normalized(text).split():
@@ -202,7 +206,7 @@ class Transcriber(Estimator):
         shown = range(min(len(dev), s.valid_examples))
         heard = [ear.normalised(dev.load(i)) for i in shown]
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
-        return TranscriptionObjective(s, self.tokenizer_, examples), batches
+        return TranscriptionObjective(s, self.tokenizer_, examples, self.unsaid_), batches
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Recordings, Recordings]:
         return reopen_training_recordings(config.data, features=self.ear_.features, spill=run.path / "data")
@@ -216,7 +220,7 @@ class Transcriber(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
         learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
-        learnt["counts"] = list(self.counts_)
+        learnt |= {"counts": list(self.counts_), "unsaid": list(self.unsaid_)}
         if ear.usual is not None:
             learnt["usual"] = [ear.usual.mean.tolist(), ear.usual.deviation.tolist()]
         write_learnt(run, FORMAT, learnt)
@@ -239,6 +243,7 @@ class Transcriber(Estimator):
             self.counts_ = checked(list[int], learnt.get("counts", []))
             if self.counts_ and (len(self.counts_) != len(self.words_) or min(self.counts_) < 1):
                 raise ValueError("it does not say how often each word was said")
+            self.unsaid_ = checked(list[Literal[0, 1, 2, 3]], learnt.get("unsaid", []))
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:

@@ -145,8 +145,9 @@ class TranscriptionObjective:
         settings: TranscriberSettings,
         tokenizer: Tokenizer,
         dev: tuple[list[Frames], list[str], list[str]],
+        unsaid: Sequence[int] = (),
     ):
-        self.settings, self.tokenizer = settings, tokenizer
+        self.settings, self.tokenizer, self._unsaid = settings, tokenizer, unsaid
         self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = bool(greater)
@@ -214,7 +215,7 @@ class TranscriptionObjective:
             batch = SpokenBatch([self._inputs[i] for i in rows], [self._targets[i] for i in rows], rows)
             part = self.loss(model, batch)
             total, count = total + float(part.total), count + int(part.count)
-        self._texts = greedy_texts(model, self._inputs, self.tokenizer)
+        self._texts = greedy_texts(model, self._inputs, self.tokenizer, self._unsaid)
         rates = error_rates(self._references(), self._texts)
         found = {
             "loss": total / max(count, 1),

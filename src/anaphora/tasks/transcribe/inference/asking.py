@@ -9,6 +9,7 @@ from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.transcribe.build import TRAIN, make_lexicon, read_language_model
 from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
 from anaphora.tasks.transcribe.inference.listening import Listening
+from anaphora.tasks.transcribe.inference.unsaid import never_by
 
 
 def search_of(m: Any, asked: TranscribeOptions) -> Search:
@@ -25,6 +26,7 @@ def search_of(m: Any, asked: TranscribeOptions) -> Search:
         word_bonus=asked.word_bonus,
         hot_words=asked.expected(),
         ctc_weight=m.settings_.ctc_weight,
+        never=never_by(m.model_, m.unsaid_),
         own=asked.search.bring(where="search = ") if isinstance(asked.search, Part) else None,
     )
 

@@ -25,6 +25,7 @@ from anaphora.tasks.transcribe.inference.arriving import (
 )
 from anaphora.tasks.transcribe.inference.asking import search_of
 from anaphora.tasks.transcribe.inference.decoding import Search
+from anaphora.tasks.transcribe.inference.unsaid import without
 from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Transcript, Word, spelled_words, transcript
 
@@ -72,10 +73,11 @@ class HearingAsItArrives:
     def _hear(self, frames: Tensor) -> None:
         self._passed += self._stream.skipped  # only before the first frame of an utterance
         self._stream.skipped = 0
-        self._searching.push(frames)
         self._frames += len(frames)
         if isinstance(self._estimator.model_, CTCModel):
             self._parts.append(frames)
+            frames = without(frames, self._search.never)
+        self._searching.push(frames)
 
     def update(self) -> Update:
         """What was heard so far."""
