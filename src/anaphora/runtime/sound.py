@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.audio.edges import edged
-from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.files import AUDIO_ENDINGS, as_wave, read_audio
 from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.audio.usual import LEAST, LOUD, Usual, levelled
 from anaphora.data.audio.warping import warp
@@ -89,7 +89,7 @@ class Ear:
             source, rate = source
         x = as_sequence(source, name)
         if np.ndim(source) == 1:
-            return self._of_wave(np.ascontiguousarray(x[:, 0]), int(rate), name, tract)
+            return self._of_wave(as_wave(source, name), int(rate), name, tract)
         return self._checked(x, name, sound=False)
 
     def _of_wave(self, wave: Frames, rate: int, name: str, tract: float) -> Frames:

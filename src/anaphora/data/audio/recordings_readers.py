@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST
+from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST, as_wave
 from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
 from anaphora.data.audio.recordings import Hearing, Recordings
 from anaphora.data.corpora import CORPORA, find
@@ -220,13 +220,15 @@ def as_item(source: Any, number: int, rate: int) -> Item:
             raise DataError(f"{path} has the ending {ending}, and only {known} are read; convert it.")
         return SoundFile.of(path.name, path)
     name = f"recording {number}"
-    if isinstance(source, tuple):
+    if rated := isinstance(source, tuple):
+        if len(source) != 2:
+            raise DataError(f"{name} has {len(source)} parts; give samples (n,) and their rate.")
         source, rate = source
         if not isinstance(rate, int | np.integer) or not 1 <= rate <= FASTEST:
             raise DataError(f"{name} has a rate of {rate!r}; give samples a second, a positive whole number.")
     x = as_sequence(source, name)
-    if np.ndim(source) == 1:
-        return HeldSound(name, np.ascontiguousarray(x[:, 0]), int(rate))
+    if rated or np.ndim(source) == 1:
+        return HeldSound(name, as_wave(source, name), int(rate))
     return HeldFeatures(name, x)
 
 

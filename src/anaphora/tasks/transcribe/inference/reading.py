@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anaphora.data.asked import list_lines
 from anaphora.data.audio.files import AUDIO_ENDINGS
 from anaphora.data.audio.inputs import Item
@@ -23,6 +25,8 @@ LISTS = (".tsv", ".txt", ".lst")
 def items_of(inputs: Any, learnt: Mapping[str, Any], rate: int, *, skip: bool = False) -> Iterator[Item]:
     """The recordings that ``inputs`` are, samples being at ``rate``: a name as in `sources`, or a list of files and arrays. With ``skip``
     without those that cannot be read."""
+    if _is_one(inputs):
+        raise DataError("predict takes a list of recordings: write [recording] for a single one.")
     given = sources(inputs, learnt) if isinstance(inputs, str | Path) else list(inputs)
     for number, x in enumerate(given, start=1):
         try:
@@ -54,6 +58,13 @@ def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:
         return [beside(folder, line.split("\t")[0].strip(), ROOMS, AUDIO_ENDINGS) for line in lines]
     check_readable(str(path))
     return [path]
+
+
+def _is_one(inputs: Any) -> bool:
+    """Whether a recording was given in place of a list of them: samples ``(n,)``, or a pair of them and their rate."""
+    if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], int | float | np.number):
+        return True
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 1 and inputs.dtype != object
 
 
 def _is_list(path: Path, learnt: Mapping[str, Any]) -> bool:
