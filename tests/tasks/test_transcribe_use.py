@@ -194,6 +194,13 @@ def test_sound_files_are_learnt_from_and_read(place):
     assert model.predict(folder / "list.tsv")[:2] == found
 
 
+def test_a_csv_list_names_recordings_of_a_model_of_sound(place, tmp_path):
+    """Whatever the training data were; a model of frames reads frames from it."""
+    folder, model = place
+    (tmp_path / "list.csv").write_text(f"path,text\n{folder}/00.wav,low\n{folder}/01.wav,high\n")
+    assert model.predict(tmp_path / "list.csv") == model.predict([folder / "00.wav", folder / "01.wav"])
+
+
 def test_whole_numbers_from_python_are_heard_as_those_of_a_file(place):
     """`scipy.io.wavfile` reads int16; taken for −1 … 1 that is thousands of times too loud."""
     folder, model = place

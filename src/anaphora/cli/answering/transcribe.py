@@ -23,7 +23,7 @@ LEFT_OUT = "{bad} of {of} recordings could not be read and were left out"
 def asked(model: Transcriber, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The recordings that a file, a folder or a list of files names, in order."""
     model._options(options)
-    files = sources(source, model._trained_on)
+    files = sources(model, source)
     for file in files:
         yield [Item((str(file), len(files) > 1))]
 

@@ -364,7 +364,7 @@ class Transcriber(Estimator):
         return x, dev.transcripts[number]
 
     def _all(self, inputs: Any, voices: int = 1) -> list[Any]:
-        return [self._voiced(item, voices) for item in items_of(inputs, self._trained_on, self.ear_.rate)]
+        return [self._voiced(item, voices) for item in items_of(self, inputs)]
 
     def _voiced(self, item: Item, voices: int) -> Any:
         """The frames of one input as the model reads them, or with several ``voices`` a list of them."""

@@ -47,7 +47,7 @@ def adapted(m: Any, inputs: Any, asked: TranscribeOptions, *, rounds: int, balan
 def _usable(m: Any, inputs: Any, asked: TranscribeOptions) -> list[Item]:
     """The recordings that can be read, and that fit into a window."""
     items = []
-    for item in items_of(inputs, m._trained_on, m.ear_.rate, skip=asked.bad_rows == "skip"):
+    for item in items_of(m, inputs, skip=asked.bad_rows == "skip"):
         try:
             frames = m.ear_.hear(item)
         except DataError:
