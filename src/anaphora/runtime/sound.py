@@ -53,7 +53,7 @@ class Ear:
             mean, deviation = (np.array(row, np.float32) for row in usual)
             self._usual = Usual(mean, deviation, bands)
         self._plain = settings["features"] == "samples"
-        self._least, self._margin = (int(settings.get(name, 0)) for name in ("least", "margin"))
+        self._least, self.margin = (int(settings.get(name, 0)) for name in ("least", "margin"))
         self._whisper: WhisperMel | None = None
         if settings["features"] == "whisper":
             self._whisper = WhisperMel(rate, int(settings["bins"]), int(settings["most"]))
@@ -127,7 +127,7 @@ class Ear:
             return wave[:, None]
         if self._whisper is not None:
             return self._whisper.of(wave)
-        x = edged(wave, self._margin * self._step, self.rate).astype(np.float64)
+        x = edged(wave, self.margin * self._step, self.rate).astype(np.float64)
         if not len(x):
             return np.zeros((0, self.width), np.float32)
         x = x - PREEMPHASIS * np.concatenate(([0.0], x[:-1]))

@@ -101,7 +101,7 @@ class Transcriber:
         spans = (round(window / self.ear.hop), round(overlap / self.ear.hop))
         width = beam or max(PLAIN, n_best)
         if self._frames is not None:
-            read = self._log_probs(heard, *spans)
+            read = self._log_probs(heard, *spans, self.ear.margin)
             wholes = [_mean(read[at : at + len(voices)]) for at in range(0, len(read), len(voices))]
             for log_probs in wholes:
                 log_probs[:, self._never] = -np.inf
@@ -118,10 +118,10 @@ class Transcriber:
     def _labels(self, log_probs: Frames, width: int, n_best: int) -> NBest:
         return ctc.greedy(log_probs) if width == 1 else ctc.prefix_beam(log_probs, width, n_best)
 
-    def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int) -> list[Frames]:
+    def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int, margin: int) -> list[Frames]:
         """log p ``(frames, symbols)`` of each recording, put together of its windows."""
         assert self._frames is not None
-        windows = [cut(len(x), window, overlap, self._factor) for x in heard]
+        windows = [cut(len(x), window, overlap, self._factor, margin) for x in heard]
         parts = [x[w.start : w.end] for x, of in zip(heard, windows, strict=True) for w in of]
         read: list[Any] = [None] * len(parts)
         for rows in in_order(parts, BATCH):

@@ -20,6 +20,7 @@ from anaphora.models.ctc import BLANK, CTCModel, log_probabilities
 from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Trace
 from anaphora.search import Hypothesis, NBest, ctc_loss
@@ -192,6 +193,10 @@ def _heard(m: Any, frames: Any, beam: int | None, length_penalty: float | None) 
         around = Around(never=never_by(model, m.unsaid_))
         return _Task(
             t, t.pieces, t.encode, around=around, frames=log_probs, width=beam or PLAIN, seconds=seconds
+        )
+    if isinstance(model, TransducerModel):
+        raise DataError(
+            "a transducer writes and listens in turn, which cannot be steered; take another preset."
         )
     how = HF_BEAM if model.decoder.normalised else {}
     s = _complete({"beam": beam or PLAIN, **how}, length_penalty)

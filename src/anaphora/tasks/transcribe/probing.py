@@ -119,6 +119,8 @@ def _look_at_frames(
         margin=getattr(listener, "margin", 0),
     )
     log_probs = log_probabilities(scores[0]).cpu()
+    if not len(log_probs):
+        raise DataError("the recording is too short: not a single place is left of it; give a longer one.")
     h = search_frames(log_probs, _searched(m))[0] if target is None else _known(target)
     return _with_frames(m, trace, log_probs, h), Heard([h], log_probs), h
 
