@@ -108,7 +108,7 @@ def _check_samples(name: str, wave: Wave) -> None:
 def audio_length(path: str | Path) -> tuple[int, int]:
     """How many samples (per channel) a file holds, and their rate in Hz: from its head, and whether its end is there.
 
-    ``path``: of the file. A `DataError` where it is missing, no sound or cut off.
+    ``path``: of the file. A `DataError` where it is missing, no sound or cut off, or holds floats that are no numbers.
 
     >>> import wave
     >>> with wave.open("tone.wav", "wb") as file:
@@ -129,6 +129,8 @@ def audio_length(path: str | Path) -> tuple[int, int]:
                 whole = False
             if not whole:
                 raise _cut_off(path)
+        elif file.subtype in ("FLOAT", "DOUBLE"):  # which alone can hold NaN
+            _check_samples(str(path), _mono(path, file, frames))
     return frames, rate
 
 
