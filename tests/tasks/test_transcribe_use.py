@@ -294,6 +294,8 @@ def test_data_that_cannot_be_used_is_told_in_a_sentence(data, told):
         ({"beam": 2, "n_best": 3}, "n_best = 3"),
         ({"window": 2, "overlap": 3}, "overlap = 3"),
         ({"word_bonus": 1.0}, "lexicon"),
+        ({"lm_weight": 2.0, "lexicon": "train"}, "lm_weight has no effect without lm"),
+        ({"hot_bonus": 3.0}, "hot_bonus has no effect without hot_words"),
         ({"bem": 3}, "Did you mean beam"),
     ],
 )
