@@ -209,6 +209,8 @@ def test_whole_numbers_from_python_are_heard_as_those_of_a_file(place):
     frames = model._hear(folder / "00.wav")
     for given in (samples, samples.astype(np.int32) << 16, samples / 32768, (samples / 32768).tolist()):
         np.testing.assert_allclose(model._hear((given, 8000)), frames, atol=1e-4)
+    theirs = {"array": samples / 32768, "sampling_rate": 8000}  # as Hugging Face's datasets give it
+    assert model.predict([theirs]) == model.predict([folder / "00.wav"])
 
 
 @pytest.mark.parametrize(

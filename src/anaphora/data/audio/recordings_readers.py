@@ -168,8 +168,8 @@ def reopen_recordings(
 
 def _sound(value: Any) -> Any:
     """What Hugging Face calls an audio: samples with their rate; anything else as it is."""
-    if isinstance(value, Mapping) and "array" in value:
-        return np.asarray(value["array"], dtype=np.float32), int(value["sampling_rate"])
+    if isinstance(value, Mapping) and "array" in value and "sampling_rate" in value:
+        return np.asarray(value["array"]), value["sampling_rate"]
     return value
 
 
@@ -209,7 +209,9 @@ def _pair(example: Any) -> tuple[Any, str]:
 
 
 def as_item(source: Any, number: int, rate: int) -> Item:
-    """One input (a path, samples, samples with their rate, or frames); what has no name is called by its ``number``."""
+    """One input (a path, samples, samples with their rate also as Hugging Face writes them, or frames); what has no name is called by
+    its ``number``."""
+    source = _sound(source)
     if isinstance(source, str | Path):
         path = Path(source)
         ending = path.suffix.lower()
