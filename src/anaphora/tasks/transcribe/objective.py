@@ -75,7 +75,7 @@ class SpokenBatch:
 def spoken_batches(
     s: TranscriberSettings, data: Recordings, ear: Ear, tokenizer: Tokenizer
 ) -> HeldBatches[SpokenBatch]:
-    """The batches of training: each recording varied anew in every epoch, some of them joined, with ``consistency`` as two copies."""
+    """The batches of training: each recording varied again in every epoch, some of them joined, with ``consistency`` as two copies."""
     targets = tokenizer.encode_batch(data.transcripts)
     _check_room(s, data.lengths.tolist(), targets)
 
