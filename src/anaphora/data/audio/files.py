@@ -69,7 +69,7 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
 
 
 def as_wave(samples: Any, name: str) -> Wave:
-    """Samples (n,) from Python as float32. Arrays of whole numbers with 8, 16 or 32 bits, as other libraries read them from WAV files,
+    """The ``samples`` (n,) of one channel from Python, as float32. Arrays of whole numbers with 8, 16 or 32 bits, as other libraries read them from WAV files,
     become −1 … 1 as those of files do; other numbers stay as they are. A `DataError` begins with ``name``.
 
     >>> from anaphora.data.audio.files import as_wave
