@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anaphora.data.audio import files
-from anaphora.data.audio.files import audio_length, read_audio, sound_files
+from anaphora.data.audio.files import as_wave, audio_length, read_audio, sound_files
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import DataError
 
@@ -126,6 +126,30 @@ def test_files_that_are_not_what_they_say(tmp_path, told):
     assert sentence.startswith(str(path))
     assert "\n" not in sentence
     assert sentence.endswith(".")
+
+
+def test_floats_that_are_no_sound_are_found_before_training(tmp_path):
+    """A list is opened by lengths alone, so that rows are left out there or never."""
+    for data, told in ((np.nan, "NaN"), (1e30, "samples of 1e\\+30, where sound is from −1 to 1")):
+        path = kept(tmp_path, wav(form=3, bits=32, data=np.full(9, data, "<f4").tobytes()))
+        with pytest.raises(DataError, match=told):
+            audio_length(path)
+    path = kept(tmp_path, wav(form=3, bits=32, data=np.full(9, 0.5, "<f4").tobytes()))
+    assert audio_length(path) == (9, 8000)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (np.array([0, 16384, -32768], np.int16), [0.0, 0.5, -1.0]),
+        (np.array([0, 1 << 30, -(1 << 31)], np.int32), [0.0, 0.5, -1.0]),
+        (np.array([128, 192, 0], np.uint8), [0.0, 0.5, -1.0]),
+        (np.array([0.0, 2.5]), [0.0, 2.5]),
+        ([0, 1, -1], [0.0, 1.0, -1.0]),  # a list says nothing of how its numbers were stored
+    ],
+)
+def test_whole_numbers_are_scaled_as_files_are(given, wanted):
+    assert as_wave(given, "it").tolist() == wanted
 
 
 @pytest.mark.parametrize("ending", ["flac", "ogg"])

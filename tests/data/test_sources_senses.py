@@ -139,3 +139,11 @@ def test_a_transcriber_answers_the_list_it_was_trained_on(speech: Path) -> None:
     model.fit(speech / "metadata.csv", out=speech / "run")
     answers = list(respond(an.load(speech / "run"), str(speech / "metadata.csv"), {}))
     assert [Path(one.record["file"]).name for one in answers] == [f"LJ001-{i:04}.wav" for i in range(1, 5)]
+
+
+def test_a_list_whose_columns_say_nothing_is_told_what_to_call_them(tmp_path: Path) -> None:
+    """What asks for answers has no option that names a column."""
+    path = tmp_path / "list.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"list\.csv has the columns a, b; call what is to be read path\.$"):
+        list(list_lines(str(path), SPOKEN[:1], {}))

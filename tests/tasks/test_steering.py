@@ -125,6 +125,12 @@ def test_a_model_that_searches_for_nothing_is_refused():
         an.steer(tagger, "a b")
 
 
+def test_a_transducer_is_refused():
+    rows = transcribe_tiny.recordings(4)
+    with pytest.raises(DataError, match="a transducer writes and listens in turn"):
+        an.steer(transcribe_tiny.tiny("transducer", steps=1).fit(rows, valid=rows[:1]), rows[0][0])
+
+
 def test_prefixes_of_a_listener_are_steered_and_kept_to_words(listener):
     x = transcribe_tiny.said("face", 3)
     trace, probed = an.steer(listener, x, reference="face"), listener.probe(x)

@@ -194,6 +194,42 @@ def test_sound_files_are_learnt_from_and_read(place):
     assert model.predict(folder / "list.tsv")[:2] == found
 
 
+def test_a_csv_list_names_recordings_of_a_model_of_sound(place, tmp_path):
+    """Whatever the training data were; a model of frames reads frames from it."""
+    folder, model = place
+    (tmp_path / "list.csv").write_text(f"path,text\n{folder}/00.wav,low\n{folder}/01.wav,high\n")
+    assert model.predict(tmp_path / "list.csv") == model.predict([folder / "00.wav", folder / "01.wav"])
+
+
+def test_whole_numbers_from_python_are_heard_as_those_of_a_file(place):
+    """`scipy.io.wavfile` reads int16; taken for −1 … 1 that is thousands of times too loud."""
+    folder, model = place
+    with wave.open(str(folder / "00.wav")) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    frames = model._hear(folder / "00.wav")
+    for given in (samples, samples.astype(np.int32) << 16, samples / 32768, (samples / 32768).tolist()):
+        np.testing.assert_allclose(model._hear((given, 8000)), frames, atol=1e-4)
+    theirs = {"array": samples / 32768, "sampling_rate": 8000}  # as Hugging Face's datasets give it
+    assert model.predict([theirs]) == model.predict([folder / "00.wav"])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (lambda x: x, r"write \[recording\]"),
+        (lambda x: (x, 8000), r"write \[recording\]"),
+        (lambda x: [(np.stack([x, x], 1), 8000)], r"the shape \(800, 2\); give one channel"),
+        (lambda x: [(x, 8000, 1)], "3 parts"),
+        (lambda x: [(np.zeros(100_000, np.float32), 1)], "too long at 8000 Hz"),
+        (lambda x: [(x + np.float32(1e30), 8000)], "samples of 1e\\+30"),
+    ],
+)
+def test_sound_from_python_that_cannot_be_heard_is_told_in_a_sentence(place, given, told):
+    with pytest.raises(DataError, match=told) as error:
+        place[1].predict(given(np.zeros(800, np.float32)))
+    assert is_one_sentence(error.value)
+
+
 def answers(model, source, **options):
     return list(respond(model, str(source), options))
 
@@ -260,6 +296,8 @@ def test_data_that_cannot_be_used_is_told_in_a_sentence(data, told):
         ({"beam": 2, "n_best": 3}, "n_best = 3"),
         ({"window": 2, "overlap": 3}, "overlap = 3"),
         ({"word_bonus": 1.0}, "lexicon"),
+        ({"lm_weight": 2.0, "lexicon": "train"}, "lm_weight has no effect without lm"),
+        ({"hot_bonus": 3.0}, "hot_bonus has no effect without hot_words"),
         ({"bem": 3}, "Did you mean beam"),
     ],
 )

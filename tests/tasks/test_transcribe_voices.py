@@ -14,7 +14,7 @@ from anaphora.cli.main import run as anaphora
 from anaphora.data.audio.frames import make_features
 from anaphora.data.audio.warping import tracts
 from anaphora.data.corpora.sound_corpus import write_wav
-from anaphora.errors import SettingsError
+from anaphora.errors import DataError, SettingsError
 from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.config import read_config
 from anaphora.tasks.exporting.writing import transcriber_export
@@ -109,6 +109,14 @@ def test_the_preset_for_few_speakers_hears_cepstra_and_nothing_but_sound():
         an.Transcriber("mfcc-ctc", **SMALL).fit(frames, valid=frames)
 
 
+def test_a_recording_of_a_single_sample_is_too_short_to_look_into():
+    data = rows()
+    model = an.Transcriber(model="mfcc-ctc", **{**SMALL, "bins": 8, "members": 1}).fit(data, valid=data[:1])
+    assert model.predict([(np.ones(1, np.float32), RATE)]) == [""]
+    with pytest.raises(DataError, match="too short"):
+        model.probe((np.ones(1, np.float32), RATE))
+
+
 def test_only_the_preset_for_few_speakers_hears_several_voices_unasked():
     inputs = [x for x, _ in rows(1)]
     for preset, usual in (("mfcc-ctc", 5), ("conv-ctc", 1)):
@@ -124,8 +132,8 @@ def test_only_the_preset_for_few_speakers_hears_several_voices_unasked():
 def test_sound_that_arrives_is_heard_as_one_voice_unless_asked(monkeypatch):
     model = an.Transcriber("mfcc-ctc", **{**SMALL, "bins": 13}).fit(rows(), valid=rows(2))
     heard = []
-    plain = model.transcribe
-    monkeypatch.setattr(model, "transcribe", lambda x, **o: heard.append(o["voices"]) or plain(x, **o))
+    plain = model._hear
+    monkeypatch.setattr(model, "_hear", lambda x, **o: heard.append(o["voices"]) or plain(x, **o))
     for given in ({}, {"voices": 3}):
         session = model.listening(RATE, **given)
         session.push(rows(1)[0][0][0])

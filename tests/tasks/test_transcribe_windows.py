@@ -65,3 +65,16 @@ def test_recurrent_layers_say_nearly_the_same_and_more_overlap_is_nearer():
     gaps = [(in_windows(model, x, factor, 200, o) - whole).abs().max().item() for o in (0, 40, 160)]
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 1e-3  # a fresh LSTM forgets about a quarter at each of the 40 steps that are context
+
+
+@pytest.mark.parametrize("overlap", [0, 8, 40])
+def test_what_a_model_leaves_out_at_the_ends_is_heard_in_the_window_beside(overlap):
+    """`edges` puts quiet around a recording, and as many frames at the ends of every window are left out of what is said."""
+    model, factor = model_of("conv-ctc", layers=1, edges=0.16)
+    x = np.random.RandomState(0).standard_normal((400, FEATURES)).astype(np.float32)
+    (whole,) = frame_log_probs(model, [x])
+    windows = cut(len(x), 150, overlap, factor, factor * model.encoder.margin)
+    assert len(windows) > 2
+    found = join_log_probs(windows, frame_log_probs(model, [x[w.start : w.end] for w in windows]), factor)
+    assert found.shape == whole.shape
+    torch.testing.assert_close(found, whole, atol=1e-5, rtol=0)

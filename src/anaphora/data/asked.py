@@ -57,7 +57,11 @@ def list_lines(source: str, roles: Sequence[Role], learnt: Mapping[str, Any]) ->
     if form.name == "tsv" and not table.facts.get("header"):
         yield from line_batches(source)
         return
-    names = choose_columns(table.name, table.names, roles, {}, learnt)
+    try:
+        names = choose_columns(table.name, table.names, roles, {}, learnt)
+    except DataError as error:  # whose remedy is an option of training
+        usual = " and ".join(role.usual[0] for role in roles)
+        raise DataError(f"{str(error).partition(';')[0]}; call what is to be read {usual}.") from None
     rows = (_line(table, record, names) for record in table.records())
     while batch := list(itertools.islice(rows, 256)):
         yield batch

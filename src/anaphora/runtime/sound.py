@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.audio.edges import edged
-from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.files import AUDIO_ENDINGS, as_wave, read_audio
 from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.audio.usual import LEAST, LOUD, Usual, levelled
 from anaphora.data.audio.warping import warp
@@ -53,7 +53,7 @@ class Ear:
             mean, deviation = (np.array(row, np.float32) for row in usual)
             self._usual = Usual(mean, deviation, bands)
         self._plain = settings["features"] == "samples"
-        self._least, self._margin = (int(settings.get(name, 0)) for name in ("least", "margin"))
+        self._least, self.margin = (int(settings.get(name, 0)) for name in ("least", "margin"))
         self._whisper: WhisperMel | None = None
         if settings["features"] == "whisper":
             self._whisper = WhisperMel(rate, int(settings["bins"]), int(settings["most"]))
@@ -89,7 +89,7 @@ class Ear:
             source, rate = source
         x = as_sequence(source, name)
         if np.ndim(source) == 1:
-            return self._of_wave(np.ascontiguousarray(x[:, 0]), int(rate), name, tract)
+            return self._of_wave(as_wave(source, name), int(rate), name, tract)
         return self._checked(x, name, sound=False)
 
     def _of_wave(self, wave: Frames, rate: int, name: str, tract: float) -> Frames:
@@ -127,7 +127,7 @@ class Ear:
             return wave[:, None]
         if self._whisper is not None:
             return self._whisper.of(wave)
-        x = edged(wave, self._margin * self._step, self.rate).astype(np.float64)
+        x = edged(wave, self.margin * self._step, self.rate).astype(np.float64)
         if not len(x):
             return np.zeros((0, self.width), np.float32)
         x = x - PREEMPHASIS * np.concatenate(([0.0], x[:-1]))

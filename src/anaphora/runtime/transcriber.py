@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.around import Around
 from anaphora.data.audio.warping import tracts
 from anaphora.data.audio.windows import cut
 from anaphora.data.labelled_rows import in_order
@@ -17,8 +18,8 @@ from anaphora.errors import DataError, SettingsError
 from anaphora.files import parse_json
 from anaphora.runtime import ctc
 from anaphora.runtime.folder import Exported, Session
-from anaphora.runtime.ruled import FirstSteps
-from anaphora.runtime.searching import beam, named_when_not_finite
+from anaphora.runtime.ruled import FirstSteps, RuledSteps
+from anaphora.runtime.searching import Stepping, beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
 from anaphora.runtime.stored import stored_tokenizer
 from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outputs_of
@@ -49,9 +50,12 @@ class Transcriber:
             )
             self._prompted = _Prompted.of(facts.get("prompted"))
             self._factor, self._weight = int(facts["factor"]), float(facts["ctc_weight"])
+            self._never = [int(symbol) for symbol in facts.get("never", ())]
             self._voices = int(facts.get("voices", 1))
             if not 1 <= self._voices <= MOST_VOICES:
                 raise ValueError(f"{self._voices} voices are not heard")
+            if not all(0 <= symbol < self.tokenizer.size for symbol in self._never):
+                raise ValueError(f"it has no symbols {self._never}")
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
         self._frames = Session(exported, threads=threads) if "model" in exported.graphs else None
@@ -97,8 +101,10 @@ class Transcriber:
         spans = (round(window / self.ear.hop), round(overlap / self.ear.hop))
         width = beam or max(PLAIN, n_best)
         if self._frames is not None:
-            read = self._log_probs(heard, *spans)
+            read = self._log_probs(heard, *spans, self.ear.margin)
             wholes = [_mean(read[at : at + len(voices)]) for at in range(0, len(read), len(voices))]
+            for log_probs in wholes:
+                log_probs[:, self._never] = -np.inf
             found = [self._labels(log_probs, width, n_best) for log_probs in wholes]
         else:
             for number, x in enumerate(heard, start=1):
@@ -112,10 +118,10 @@ class Transcriber:
     def _labels(self, log_probs: Frames, width: int, n_best: int) -> NBest:
         return ctc.greedy(log_probs) if width == 1 else ctc.prefix_beam(log_probs, width, n_best)
 
-    def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int) -> list[Frames]:
+    def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int, margin: int) -> list[Frames]:
         """log p ``(frames, symbols)`` of each recording, put together of its windows."""
         assert self._frames is not None
-        windows = [cut(len(x), window, overlap, self._factor) for x in heard]
+        windows = [cut(len(x), window, overlap, self._factor, margin) for x in heard]
         parts = [x[w.start : w.end] for x, of in zip(heard, windows, strict=True) for w in of]
         read: list[Any] = [None] * len(parts)
         for rows in in_order(parts, BATCH):
@@ -150,10 +156,13 @@ class Transcriber:
             state, others = self._encoder(frames=table, lengths=lengths)
             places = others["places"].tolist()
             limits = [real + 10 for real in places]
+            steps: Stepping = self._encoder.steps
+            if self._never:
+                steps = RuledSteps(steps, Around(never=tuple(self._never)), limits, scaled=False)
             if prompted is None:
-                nbests = beam(self._encoder.steps, state, plan, start=BOS, limits=limits)
+                nbests = beam(steps, state, plan, start=BOS, limits=limits)
             else:
-                steps = FirstSteps(self._encoder.steps, prompted.never_first)
+                steps = FirstSteps(steps, prompted.never_first)
                 limits = [min(limit, prompted.places) for limit in limits]
                 nbests = beam(steps, state, plan, start=others["start"].tolist(), limits=limits)
             for place, (i, nbest) in enumerate(zip(rows, nbests, strict=True)):

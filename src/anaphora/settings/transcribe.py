@@ -92,6 +92,9 @@ class TranscribeOptions(SeveralOutputs, BadInput):
             raise ValueError(f"overlap = {self.overlap:g} must be less than window = {self.window:g}")
         if self.word_bonus and not (self.lexicon or self.lm or self.hot_words):
             raise ValueError("word_bonus is about words: give a lexicon, or lexicon = train")
+        for weight, of in (("lm_weight", "lm"), ("hot_bonus", "hot_words")):
+            if not getattr(self, of) and getattr(self, weight) != type(self).model_fields[weight].default:
+                raise ValueError(f"{weight} has no effect without {of}: give {of}, or leave {weight} out")
         self.expected()
         if self.search != "auto" and (self.lexicon or self.lm or self.beam or self.hot_words):
             raise ValueError("search is a search of your own: leave beam, lexicon and lm to it")

@@ -132,6 +132,8 @@ def _number(query: Mapping[str, str], name: str) -> float | None:
 def _why_not(model: Any) -> str | None:
     if model.command not in ("translate", "caption", "transcribe"):
         return f"a {type(model).__name__} searches for nothing; translate, caption and transcribe do."
+    if model.settings_.model == "transducer":
+        return "a transducer writes and listens in turn, which cannot be steered; take another preset."
     return None
 
 

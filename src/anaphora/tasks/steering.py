@@ -20,6 +20,7 @@ from anaphora.models.ctc import BLANK, CTCModel, log_probabilities
 from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.transducer import TransducerModel
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Trace
 from anaphora.search import Hypothesis, NBest, ctc_loss
@@ -35,6 +36,7 @@ from anaphora.tasks.looking import facts_of
 from anaphora.tasks.outputs import beam_settings
 from anaphora.tasks.transcribe.build import TRAIN, make_lexicon
 from anaphora.tasks.transcribe.inference.decoding import HF_BEAM, PLAIN, spellable
+from anaphora.tasks.transcribe.inference.unsaid import never_by, without
 
 Symbol = str | int
 """A symbol as the beam view spells it, such as ``▁two`` or ``</s>``, or its number."""
@@ -188,13 +190,20 @@ def _heard(m: Any, frames: Any, beam: int | None, length_penalty: float | None) 
         scores, real = model(x, lengths)
         log_probs = log_probabilities(scores[0, : int(real[0])]).cpu()
         seconds = m.settings_.hop * m.settings_.subsample
-        return _Task(t, t.pieces, t.encode, frames=log_probs, width=beam or PLAIN, seconds=seconds)
+        around = Around(never=never_by(model, m.unsaid_))
+        return _Task(
+            t, t.pieces, t.encode, around=around, frames=log_probs, width=beam or PLAIN, seconds=seconds
+        )
+    if isinstance(model, TransducerModel):
+        raise DataError(
+            "a transducer writes and listens in turn, which cannot be steered; take another preset."
+        )
     how = HF_BEAM if model.decoder.normalised else {}
     s = _complete({"beam": beam or PLAIN, **how}, length_penalty)
     engine = packed(model)
     memory = engine.encode(x, lengths)
     limit = min(int(memory.mask.sum()) + 10, model.decoder.places or 10**9)
-    return _Task(t, t.pieces, t.encode, engine, memory, limit, s)
+    return _Task(t, t.pieces, t.encode, engine, memory, limit, s, Around(never=never_by(model, m.unsaid_)))
 
 
 def _complete(settings: Mapping[str, Any], length_penalty: float | None) -> CompleteSearch:
@@ -244,7 +253,8 @@ def _add_following(task: _Task, by_hand: Steering, record: dict[str, Any]) -> No
 
 
 def _search_frames(task: _Task, by_hand: Steering, heat: float) -> tuple[NBest, dict[str, Any]]:
-    found, frames = ctc_prefixes(_heated(task, heat), width=task.width, blank=BLANK, steering=by_hand)
+    sayable = without(_heated(task, heat), task.around.never if task.around else ())
+    found, frames = ctc_prefixes(sayable.numpy(), width=task.width, blank=BLANK, steering=by_hand)
     records = [
         _prefix_record(task, number, fate, rank, prefix)
         for number, frame in enumerate(frames)
@@ -270,10 +280,10 @@ def _prefix_record(task: _Task, frame: int, fate: str, rank: int, prefix: Any) -
     }
 
 
-def _heated(task: _Task, heat: float) -> Any:
+def _heated(task: _Task, heat: float) -> Tensor:
     assert task.frames is not None
     logs = task.frames.double()
-    return (logs if heat == 1.0 else (logs / heat).log_softmax(-1)).numpy()
+    return logs if heat == 1.0 else (logs / heat).log_softmax(-1)
 
 
 # ---------------------------------------------------------------- what was wanted
@@ -302,7 +312,7 @@ def _score_of(task: _Task, symbols: list[int], heat: float) -> Hypothesis:
             raise DataError(
                 f"{len(task.frames)} frames are too few to spell the {len(symbols)} symbols wanted."
             )
-        logs = torch.from_numpy(_heated(task, heat))[None]
+        logs = _heated(task, heat)[None]
         score = -float(ctc_loss(logs, [symbols], reduction="sum", normalized=True))
         return Hypothesis(list(symbols), score, score, [], finished=True)
     assert task.settings is not None

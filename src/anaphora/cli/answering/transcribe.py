@@ -12,6 +12,7 @@ from anaphora.errors import DataError
 from anaphora.tasks.bulk.windows import Item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.transcribe.estimator import Transcriber
+from anaphora.tasks.transcribe.inference.asking import listening_of
 from anaphora.tasks.transcribe.inference.reading import sources
 from anaphora.tasks.transcribe.inference.words import Transcript
 
@@ -22,7 +23,7 @@ LEFT_OUT = "{bad} of {of} recordings could not be read and were left out"
 def asked(model: Transcriber, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The recordings that a file, a folder or a list of files names, in order."""
     model._options(options)
-    files = sources(source, model._trained_on)
+    files = sources(model, source)
     for file in files:
         yield [Item((str(file), len(files) > 1))]
 
@@ -31,7 +32,7 @@ def answering(model: Transcriber, options: Mapping[str, Any]) -> Answer:
     """One response for each recording. Of a folder or a list each line is ``path⇥text``; with ``n_best`` above 1
     ``path⇥score⇥text``."""
     chosen = model._options(options)
-    listening = model._listening(chosen)
+    listening = listening_of(model, chosen)
 
     def answer(asked: Asked) -> Iterator[Response]:
         for number, (file, several) in asked:

@@ -14,17 +14,21 @@ import numpy as np
 from anaphora.errors import DataError
 from anaphora.files import Refused, streamed
 
-__all__ = ["audio_length", "read_audio"]
+__all__ = ["as_wave", "audio_length", "read_audio"]
 
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 """One channel of samples, (n,), in −1 … 1 for files of integers."""
 AUDIO_ENDINGS = (".wav", ".flac", ".ogg")
 LARGEST = 1 << 28
 """Most samples of one channel that are read from a file: a gibibyte as float32, 4½ hours at 16 kHz."""
+LOUDEST = 1e12
+"""Largest sample that is believed; the energy of much larger ones is no number."""
 FASTEST = 1 << 20
 """Highest rate in Hz that is believed."""
 _STRETCH, _SMALL = 100, 1 << 24
 """How many times as many samples a file may become at another rate, if those are more than a few."""
+_WHOLE = {"uint8": (128, 1 << 7), "int8": (0, 1 << 7), "int16": (0, 1 << 15), "int32": (0, 1 << 31)}
+"""The middle and the greatest value of whole numbers in sound."""
 _BEGINNINGS = (b"RIFF", b"RIFX", b"RF64", b"fLaC")
 _BLOCK = 1 << 20
 _STREAMED = 0x7FFF_0000
@@ -53,12 +57,10 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
     with _opened(path) as file:
         frames, own = _length(path, file)
         wave = _mono(path, file, frames)
-    if not np.isfinite(wave).all():
-        raise DataError(f"{path} holds NaN or infinity; record or convert it again.")
+    _check_samples(str(path), wave)
     if rate is None or rate == own:
         return wave, own
-    if frames * rate > min(LARGEST, max(_SMALL, _STRETCH * frames)) * own:
-        raise DataError(f"{path} would be too long at {rate} Hz; cut it, or correct its rate of {own} Hz.")
+    check_stretch(str(path), frames, own, rate)
     import torch  # where the rate is the model's own, sound is read without it
 
     from anaphora.data.audio.resample import resample
@@ -66,10 +68,47 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
     return resample(torch.from_numpy(wave), own, rate).numpy(), rate
 
 
+def as_wave(samples: Any, name: str) -> Wave:
+    """The ``samples`` (n,) of one channel from Python, as float32. Arrays of whole numbers with 8, 16 or 32 bits, as other libraries read them from WAV files,
+    become −1 … 1 as those of files do; other numbers stay as they are. A `DataError` begins with ``name``.
+
+    >>> from anaphora.data.audio.files import as_wave
+    >>> as_wave(np.array([0, 16384, -32768], np.int16), "recording 1").tolist()
+    [0.0, 0.5, -1.0]
+    """
+    x = np.asarray(samples)
+    if x.ndim != 1 or x.dtype.kind not in "buif":
+        what = f"the shape {x.shape}" if x.dtype.kind in "buif" else "no numbers"
+        raise DataError(f"{name} has {what}; give one channel of samples (n,), such as the mean of several.")
+    middle, full = _WHOLE.get(x.dtype.name, (0, 1)) if hasattr(samples, "dtype") else (0, 1)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused below
+        wave = (
+            x.astype(np.float32) if full == 1 else ((x.astype(np.float64) - middle) / full).astype(np.float32)
+        )
+    _check_samples(name, wave)
+    return wave
+
+
+def check_stretch(name: str, samples: int, own: int, rate: int) -> None:
+    """A `DataError` for a sound that would become far too long at another rate."""
+    if samples * rate > min(LARGEST, max(_SMALL, _STRETCH * samples)) * own:
+        raise DataError(f"{name} would be too long at {rate} Hz; cut it, or correct its rate of {own} Hz.")
+
+
+def _check_samples(name: str, wave: Wave) -> None:
+    if not np.isfinite(wave).all():
+        raise DataError(f"{name} holds NaN or infinity; record or convert it again.")
+    loudest = float(np.abs(wave).max(initial=0.0))
+    if loudest > LOUDEST:
+        raise DataError(
+            f"{name} holds samples of {loudest:.0e}, where sound is from −1 to 1; correct its scale."
+        )
+
+
 def audio_length(path: str | Path) -> tuple[int, int]:
     """How many samples (per channel) a file holds, and their rate in Hz: from its head, and whether its end is there.
 
-    ``path``: of the file. A `DataError` where it is missing, no sound or cut off.
+    ``path``: of the file. A `DataError` where it is missing, no sound or cut off, or holds floats that are no numbers.
 
     >>> import wave
     >>> with wave.open("tone.wav", "wb") as file:
@@ -90,6 +129,8 @@ def audio_length(path: str | Path) -> tuple[int, int]:
                 whole = False
             if not whole:
                 raise _cut_off(path)
+        elif file.subtype in ("FLOAT", "DOUBLE"):  # which alone can hold NaN
+            _check_samples(str(path), _mono(path, file, frames))
     return frames, rate
 
 

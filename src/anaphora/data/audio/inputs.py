@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from anaphora.data.audio.files import Wave, audio_length, read_audio
+from anaphora.data.audio.files import Wave, audio_length, check_stretch, read_audio
 from anaphora.data.audio.resample import resample
 from anaphora.data.spilling import save_arrays
 from anaphora.data.vectors import Array, as_sequence
@@ -64,6 +64,7 @@ class HeldSound:
     def wave(self, rate: int) -> Wave:
         if self.rate in (0, rate):
             return self.samples_
+        check_stretch(self.name, len(self.samples_), self.rate, rate)
         return resample(torch.from_numpy(self.samples_), self.rate, rate).numpy()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST
+from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST, as_wave
 from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
 from anaphora.data.audio.recordings import Hearing, Recordings
 from anaphora.data.corpora import CORPORA, find
@@ -168,8 +168,8 @@ def reopen_recordings(
 
 def _sound(value: Any) -> Any:
     """What Hugging Face calls an audio: samples with their rate; anything else as it is."""
-    if isinstance(value, Mapping) and "array" in value:
-        return np.asarray(value["array"], dtype=np.float32), int(value["sampling_rate"])
+    if isinstance(value, Mapping) and "array" in value and "sampling_rate" in value:
+        return np.asarray(value["array"]), value["sampling_rate"]
     return value
 
 
@@ -209,7 +209,9 @@ def _pair(example: Any) -> tuple[Any, str]:
 
 
 def as_item(source: Any, number: int, rate: int) -> Item:
-    """One input (a path, samples, samples with their rate, or frames); what has no name is called by its ``number``."""
+    """One input (a path, samples, samples with their rate also as Hugging Face writes them, or frames); what has no name is called by
+    its ``number``."""
+    source = _sound(source)
     if isinstance(source, str | Path):
         path = Path(source)
         ending = path.suffix.lower()
@@ -220,13 +222,15 @@ def as_item(source: Any, number: int, rate: int) -> Item:
             raise DataError(f"{path} has the ending {ending}, and only {known} are read; convert it.")
         return SoundFile.of(path.name, path)
     name = f"recording {number}"
-    if isinstance(source, tuple):
+    if rated := isinstance(source, tuple):
+        if len(source) != 2:
+            raise DataError(f"{name} has {len(source)} parts; give samples (n,) and their rate.")
         source, rate = source
         if not isinstance(rate, int | np.integer) or not 1 <= rate <= FASTEST:
             raise DataError(f"{name} has a rate of {rate!r}; give samples a second, a positive whole number.")
     x = as_sequence(source, name)
-    if np.ndim(source) == 1:
-        return HeldSound(name, np.ascontiguousarray(x[:, 0]), int(rate))
+    if rated or np.ndim(source) == 1:
+        return HeldSound(name, as_wave(source, name), int(rate))
     return HeldFeatures(name, x)
 
 

@@ -21,14 +21,15 @@ class Window:
     last: int
 
 
-def cut(frames: int, window: int, overlap: int, factor: int) -> list[Window]:
+def cut(frames: int, window: int, overlap: int, factor: int, margin: int = 0) -> list[Window]:
     """Windows of at most ``window`` frames, neighbours sharing ``overlap``; one window where the whole fits.
 
     All places are multiples of ``factor``, so that a subsampled frame is the same frame in every window. The windows'
-    own parts follow each other without a gap.
+    own parts follow each other without a gap. Of a model that leaves ``margin`` frames out at both ends of what it hears, neighbours share
+    at least four times as many: else those would be heard in no window.
     """
     window = max(window // factor, 1) * factor
-    half = max(overlap // 2 // factor, 0) * factor
+    half = max(overlap // 2 // factor, -(-2 * margin // factor)) * factor
     step = window - 2 * half
     if frames <= window or step <= 0:
         return [Window(0, frames, 0, frames)]

@@ -22,6 +22,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
 from anaphora.tasks.exporting.states import Layout, Stepped, layout_of, leaves, outputs_of, random_states
+from anaphora.tasks.transcribe.inference.unsaid import never_by
 
 Make = Callable[[int, int], dict[str, Tensor]]
 BEGIN = "begin_"
@@ -236,6 +237,7 @@ def sound_facts(m: Any) -> dict[str, Any]:
     sound["margin"] = margin_of(s)
     sound["least"] = m.model_.encoder.front.reach if s.features == "samples" else 0
     found = {"sound": sound, "factor": s.subsample, "ctc_weight": s.ctc_weight, "voices": m.usual_voices}
+    found["never"] = list(never_by(m.model_, m.unsaid_))
     if s.model != "whisper":
         return found
     sound["most"] = s.max_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
@@ -24,7 +24,6 @@ from anaphora.data.audio.recordings_readers import (
 )
 from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.warping import tracts
-from anaphora.data.pooled import HeldBatches
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
@@ -33,7 +32,6 @@ from anaphora.models.ctc import CTCModel
 from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.settings.own import Part
 from anaphora.settings.transcribe import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.config import RunConfig
@@ -43,18 +41,19 @@ from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
-from anaphora.tasks.transcribe.build import TRAIN, Model, build_transcriber, make_lexicon, read_language_model
+from anaphora.tasks.transcribe.build import Model, build_transcriber
 from anaphora.tasks.transcribe.inference.adapting import BALANCE, ROUNDS
 from anaphora.tasks.transcribe.inference.adapting_model import adapted
-from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
+from anaphora.tasks.transcribe.inference.asking import listening_of
 from anaphora.tasks.transcribe.inference.listening import Listening
-from anaphora.tasks.transcribe.inference.reading import sources
+from anaphora.tasks.transcribe.inference.reading import items_of
 from anaphora.tasks.transcribe.inference.session import Session
 from anaphora.tasks.transcribe.inference.streaming import open_hearing
+from anaphora.tasks.transcribe.inference.unsaid import unsaid_in
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
-from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective
+from anaphora.tasks.transcribe.objective import TranscriptionObjective, spoken_batches
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
@@ -93,6 +92,8 @@ class Transcriber(Estimator):
     words_: list[str]
     counts_: Sequence[int] = ()
     """How often each of ``words_`` stands in the training transcripts; empty where that is not known."""
+    unsaid_: Sequence[int] = ()
+    """Symbols that no text has, see `inference.unsaid`; empty where the training transcripts are not known."""
     begun_parts = ("encoder.", "decoder.")
     _donor: Any = None
 
@@ -129,6 +130,7 @@ class Transcriber(Estimator):
         if s.edges and self.ear_.kind != "audio":
             raise DataError("edges puts quiet around sound, but the data are frames; set edges = 0.")
         self.tokenizer_ = self._symbols_of(data)
+        self.unsaid_ = unsaid_in(self.tokenizer_.encode_batch(data.transcripts))
         counts: dict[str, int] = {}
         for text in data.transcripts:
             for word in self.tokenizer_.normalized(text).split():
@@ -200,57 +202,11 @@ class Transcriber(Estimator):
 
     def _objective_and_batches(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
         s, ear = self.settings_, self.ear_
-        targets = self.tokenizer_.encode_batch(data.transcripts)
-        self._check_room(data.lengths.tolist(), targets)
-
-        def make(indices: list[int]) -> SpokenBatch:
-            frames, said, places = [], [], []
-            for i in indices:
-                rows = ear.chosen(data, i, s.seed, batches.epoch, i)
-                text = targets[i] if len(rows) == 1 else self._joined([data.transcripts[j] for j in rows])
-                for copy in range(copies):
-                    frames.append(ear.vary(data, rows, s.seed, batches.epoch, i, copy=copy))
-                    said.append(text)
-                    places.append(i)
-            return SpokenBatch(frames, said, places, copies)
-
-        copies = 2 if s.consistency else 1
-        heard_together = copies * (s.joined + 1) / 2  # recordings on average
-        batches = HeldBatches(
-            data.lengths,
-            make,
-            batch_tokens=max(1, int(s.batch_tokens / heard_together)),
-            max_tokens=s.max_tokens,
-            seed=s.seed,
-        )
+        batches = spoken_batches(s, data, ear, self.tokenizer_)
         shown = range(min(len(dev), s.valid_examples))
         heard = [ear.normalised(dev.load(i)) for i in shown]
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
-        return TranscriptionObjective(s, self.tokenizer_, examples), batches
-
-    def _joined(self, texts: Sequence[str]) -> list[int]:
-        """The symbols of texts that are said one after the other."""
-        symbols: list[int] = self.tokenizer_.encode(" ".join(texts))
-        return symbols
-
-    def _check_room(self, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
-        """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
-        ctc = isinstance(self.settings_.model, Part) or self.settings_.model.endswith(("-ctc", "wav2vec2"))
-        if not ctc:
-            return
-        k = self.settings_.subsample
-        short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))
-        if short == len(lengths):
-            raise DataError(
-                f"no recording has as many frames (of {k * self.settings_.hop:g} s) as its transcript has symbols; "
-                "lower subsample or hop, or choose longer symbols (tokens)."
-            )
-        if short:
-            warnings.warn(
-                f"{short} of {len(lengths)} recordings are too short for their transcripts and teach nothing; lower "
-                "subsample, or check them",
-                stacklevel=3,
-            )
+        return TranscriptionObjective(s, self.tokenizer_, examples, self.unsaid_), batches
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Recordings, Recordings]:
         return reopen_training_recordings(config.data, features=self.ear_.features, spill=run.path / "data")
@@ -264,7 +220,7 @@ class Transcriber(Estimator):
         run.write_text("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
         learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
-        learnt["counts"] = list(self.counts_)
+        learnt |= {"counts": list(self.counts_), "unsaid": list(self.unsaid_)}
         if ear.usual is not None:
             learnt["usual"] = [ear.usual.mean.tolist(), ear.usual.deviation.tolist()]
         write_learnt(run, FORMAT, learnt)
@@ -287,6 +243,7 @@ class Transcriber(Estimator):
             self.counts_ = checked(list[int], learnt.get("counts", []))
             if self.counts_ and (len(self.counts_) != len(self.words_) or min(self.counts_) < 1):
                 raise ValueError("it does not say how often each word was said")
+            self.unsaid_ = checked(list[Literal[0, 1, 2, 3]], learnt.get("unsaid", []))
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
@@ -309,7 +266,7 @@ class Transcriber(Estimator):
         each is a `Transcript` with the time and the confidence of every word.
         """
         asked = self._options(options)
-        listening, heard = self._listening(asked), self._all(inputs, asked.voices)
+        listening, heard = listening_of(self, asked), self._all(inputs, asked.voices)
         if details:
             return [found[0] for found in self._transcribed(listening, heard)]
         return listening.texts(heard)
@@ -317,7 +274,7 @@ class Transcriber(Estimator):
     def transcribe(self, inputs: Any, **options: Any) -> list[list[Transcript]]:
         """The ``n_best`` texts of each recording, best first, with the time and the confidence of every word."""
         asked = self._options(options)
-        return self._transcribed(self._listening(asked), self._all(inputs, asked.voices))
+        return self._transcribed(listening_of(self, asked), self._all(inputs, asked.voices))
 
     def adapt(self, inputs: Any, *, rounds: int = ROUNDS, balance: float = BALANCE, **options: Any) -> Self:
         """A copy of this model that has adapted to a speaker or a microphone by recordings without transcripts, ``inputs`` as in
@@ -366,7 +323,7 @@ class Transcriber(Estimator):
         asked = self._options(options)
         rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
         heard = [self._voiced(item, asked.voices) for item in rows.items]
-        outputs = self._listening(asked).texts(heard)
+        outputs = listening_of(self, asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
         scores = transcription_scores(rows.names, references, outputs) | skipped
@@ -384,7 +341,7 @@ class Transcriber(Estimator):
     @whatever_the_batch
     def _judge(self, data: Recordings, options: Mapping[str, Any]) -> Judged:
         asked = self._options(options)
-        listening = self._listening(asked)
+        listening = listening_of(self, asked)
         heard = [self._voiced(item, asked.voices) for item in data.items]
         outputs, seconds = timed(listening.texts, heard)
         references = [self.tokenizer_.normalized(text) for text in data.transcripts]
@@ -407,17 +364,7 @@ class Transcriber(Estimator):
         return x, dev.transcripts[number]
 
     def _all(self, inputs: Any, voices: int = 1) -> list[Any]:
-        return [self._voiced(item, voices) for item in self._items(inputs)]
-
-    def _items(self, inputs: Any, *, skip: bool = False) -> Iterator[Item]:
-        """The inputs, without those that cannot be read if ``skip``."""
-        given = sources(inputs, self._trained_on) if isinstance(inputs, str | Path) else list(inputs)
-        for number, x in enumerate(given, start=1):
-            try:
-                yield as_item(x, number, self.ear_.rate)
-            except DataError:
-                if not skip:
-                    raise
+        return [self._voiced(item, voices) for item in items_of(self, inputs)]
 
     def _voiced(self, item: Item, voices: int) -> Any:
         """The frames of one input as the model reads them, or with several ``voices`` a list of them."""
@@ -442,28 +389,6 @@ class Transcriber(Estimator):
     @whatever_the_batch
     def _transcribed(self, listening: Listening, heard: list[Any]) -> list[list[Transcript]]:
         return listening.transcripts(heard)
-
-    def _listening(self, asked: TranscribeOptions) -> Listening:
-        s = self.settings_
-        return Listening(
-            self.model_, self.tokenizer_, self._search(asked), s.hop, s.subsample, asked.window, asked.overlap
-        )
-
-    def _search(self, asked: TranscribeOptions) -> Search:
-        lexicon = None
-        if asked.lexicon or asked.lm or asked.hot_words:
-            lexicon = make_lexicon(asked.lexicon or TRAIN, self.tokenizer_, self.words_)
-        return Search(
-            width=asked.beam or max(PLAIN if lexicon is None else WORDS, asked.n_best),
-            n_best=asked.n_best,
-            lexicon=lexicon,
-            lm=read_language_model(asked.lm) if asked.lm else None,
-            lm_weight=asked.lm_weight,
-            word_bonus=asked.word_bonus,
-            hot_words=asked.expected(),
-            ctc_weight=self.settings_.ctc_weight,
-            own=asked.search.bring(where="search = ") if isinstance(asked.search, Part) else None,
-        )
 
     def _options(self, given: Mapping[str, Any]) -> TranscribeOptions:
         self._check_trained()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +13,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anaphora.data.audio.frames import Ear
+from anaphora.data.audio.recordings import Recordings
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_rows import in_order
+from anaphora.data.pooled import HeldBatches
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.errors import DataError
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
 from anaphora.search import ctc_loss, transducer_loss
+from anaphora.settings.own import Part
 from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
@@ -66,6 +72,56 @@ class SpokenBatch:
         )
 
 
+def spoken_batches(
+    s: TranscriberSettings, data: Recordings, ear: Ear, tokenizer: Tokenizer
+) -> HeldBatches[SpokenBatch]:
+    """The batches of training: each recording varied again in every epoch, some of them joined, with ``consistency`` as two copies."""
+    targets = tokenizer.encode_batch(data.transcripts)
+    _check_room(s, data.lengths.tolist(), targets)
+
+    def make(indices: list[int]) -> SpokenBatch:
+        frames, said, places = [], [], []
+        for i in indices:
+            rows = ear.chosen(data, i, s.seed, batches.epoch, i)
+            joined = len(rows) > 1  # said one after the other
+            text = tokenizer.encode(" ".join(data.transcripts[j] for j in rows)) if joined else targets[i]
+            for copy in range(copies):
+                frames.append(ear.vary(data, rows, s.seed, batches.epoch, i, copy=copy))
+                said.append(text)
+                places.append(i)
+        return SpokenBatch(frames, said, places, copies)
+
+    copies = 2 if s.consistency else 1
+    heard_together = copies * (s.joined + 1) / 2  # recordings on average
+    batches = HeldBatches(
+        data.lengths,
+        make,
+        batch_tokens=max(1, int(s.batch_tokens / heard_together)),
+        max_tokens=s.max_tokens,
+        seed=s.seed,
+    )
+    return batches
+
+
+def _check_room(s: TranscriberSettings, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
+    """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
+    if not (isinstance(s.model, Part) or s.model.endswith(("-ctc", "wav2vec2"))):
+        return
+    k = s.subsample
+    short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))
+    if short == len(lengths):
+        raise DataError(
+            f"no recording has as many frames (of {k * s.hop:g} s) as its transcript has symbols; "
+            "lower subsample or hop, or choose longer symbols (tokens)."
+        )
+    if short:
+        warnings.warn(
+            f"{short} of {len(lengths)} recordings are too short for their transcripts and teach nothing; lower "
+            "subsample, or check them",
+            stacklevel=4,
+        )
+
+
 class TranscriptionObjective:
     """The loss of a recording x with transcript y, per symbol of y and its end:
 
@@ -89,8 +145,9 @@ class TranscriptionObjective:
         settings: TranscriberSettings,
         tokenizer: Tokenizer,
         dev: tuple[list[Frames], list[str], list[str]],
+        unsaid: Sequence[int] = (),
     ):
-        self.settings, self.tokenizer = settings, tokenizer
+        self.settings, self.tokenizer, self._unsaid = settings, tokenizer, unsaid
         self._step = 1
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = bool(greater)
@@ -158,7 +215,7 @@ class TranscriptionObjective:
             batch = SpokenBatch([self._inputs[i] for i in rows], [self._targets[i] for i in rows], rows)
             part = self.loss(model, batch)
             total, count = total + float(part.total), count + int(part.count)
-        self._texts = greedy_texts(model, self._inputs, self.tokenizer)
+        self._texts = greedy_texts(model, self._inputs, self.tokenizer, self._unsaid)
         rates = error_rates(self._references(), self._texts)
         found = {
             "loss": total / max(count, 1),

@@ -17,7 +17,7 @@ from anaphora.data.audio.samples import Samples
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError
-from anaphora.models.ctc import BLANK, CTCModel, JointModel, log_probabilities
+from anaphora.models.ctc import BLANK, CTCModel, log_probabilities
 from anaphora.models.listener import Listener
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
@@ -40,6 +40,7 @@ from anaphora.tasks.transcribe.inference.decoding import (
     search_symbols,
     spellable,
 )
+from anaphora.tasks.transcribe.inference.unsaid import never_by
 from anaphora.tasks.transcribe.inference.words import in_order, transcript
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def _look_at_frames(
         margin=getattr(listener, "margin", 0),
     )
     log_probs = log_probabilities(scores[0]).cpu()
-    h = search_frames(log_probs, Search(PLAIN))[0] if target is None else _known(target)
+    if not len(log_probs):
+        raise DataError("the recording is too short: not a single place is left of it; give a longer one.")
+    h = search_frames(log_probs, _searched(m))[0] if target is None else _known(target)
     return _with_frames(m, trace, log_probs, h), Heard([h], log_probs), h
 
 
@@ -130,7 +133,7 @@ def _look_at_alignments(
     assert isinstance(model, TransducerModel)
     tokens = target
     if tokens is None:
-        tokens = search_alignments(model, [frames], Search(PLAIN))[0].hypotheses[0].tokens
+        tokens = search_alignments(model, [frames], _searched(m))[0].hypotheses[0].tokens
     x, lengths = tensors_of([frames], next(model.parameters()).device)
     wanted = torch.tensor([tokens], dtype=torch.int64, device=x.device)
     noted = run_noted(model, lambda: model(model.encode(x, lengths), wanted)[0])
@@ -170,7 +173,7 @@ def _look_at_decoder(
 ) -> tuple[Trace, Heard, Hypothesis]:
     model = m.model_
     assert isinstance(model, Seq2Seq)
-    (heard,) = search_symbols(model, [frames], Search(PLAIN, ctc_weight=m.settings_.ctc_weight))
+    (heard,) = search_symbols(model, [frames], _searched(m))
     x, lengths = tensors_of([frames], next(model.parameters()).device)
     h = heard.hypotheses[0] if target is None else _known(target)
     target_in = torch.tensor([[BOS, *h.tokens]], device=x.device)
@@ -204,8 +207,7 @@ def _look_at_decoder(
     trace = Trace(tokens, arrays, known)
     if target is not None:
         h = replace(h, steps=own[:-1].tolist())
-    if isinstance(model, JointModel):
-        assert heard.log_probs is not None
+    if heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
         trace = _with_frames(m, trace, heard.log_probs, h)
     return trace, heard, h
 
@@ -287,6 +289,10 @@ def _with_frames(m: Transcriber, trace: Trace, log_probs: Tensor, h: Hypothesis)
         arrays={**trace.arrays, **seen.arrays},
         facts={**trace.facts, **seen.facts},
     )
+
+
+def _searched(m: Transcriber) -> Search:
+    return Search(PLAIN, ctc_weight=m.settings_.ctc_weight, never=never_by(m.model_, m.unsaid_))
 
 
 def _known(target: list[int]) -> Hypothesis:

@@ -11,6 +11,8 @@ from anaphora.errors import DataError, SettingsError
 from anaphora.models.ctc import CTCModel
 from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.transcribe.inference.adapting import Adaptation
+from anaphora.tasks.transcribe.inference.asking import search_of
+from anaphora.tasks.transcribe.inference.reading import items_of
 
 FEWEST = 2
 """Recordings that there must be at least."""
@@ -33,7 +35,7 @@ def adapted(m: Any, inputs: Any, asked: TranscribeOptions, *, rounds: int, balan
         Recordings(items, [""] * len(items), {}, features=m.ear_.features),
         m.ear_,
         m.tokenizer_,
-        m._search(asked),
+        search_of(m, asked),
         dict(zip(m.words_, map(float, m.counts_), strict=bool(m.counts_))),
         rounds=rounds,
         balance=balance,
@@ -45,7 +47,7 @@ def adapted(m: Any, inputs: Any, asked: TranscribeOptions, *, rounds: int, balan
 def _usable(m: Any, inputs: Any, asked: TranscribeOptions) -> list[Item]:
     """The recordings that can be read, and that fit into a window."""
     items = []
-    for item in m._items(inputs, skip=asked.bad_rows == "skip"):
+    for item in items_of(m, inputs, skip=asked.bad_rows == "skip"):
         try:
             frames = m.ear_.hear(item)
         except DataError:

@@ -24,6 +24,7 @@ from anaphora.models.listener import Listener, Stacking
 from anaphora.models.transducer import TransducerModel
 from anaphora.search import CTCStream, Hypothesis, TransducerGreedy, TransducerStream, ctc_greedy
 from anaphora.tasks.transcribe.inference.decoding import Heard, Search
+from anaphora.tasks.transcribe.inference.unsaid import Sayable
 
 FADED = 50.0
 """Frames that all utterances before count for in what sound is measured by: half as many as the training set does."""
@@ -185,9 +186,10 @@ class GreedyFrames:
 def searching(model: CTCModel | TransducerModel, s: Search) -> Searching:
     """The search that ``s`` describes, for frames as they arrive; a transducer's is for symbols."""
     if isinstance(model, TransducerModel):
-        return (
-            TransducerGreedy(model) if s.width == 1 else TransducerStream(model, width=max(s.width, s.n_best))
-        )
+        sayable = Sayable(model, s.never)
+        if s.width == 1:
+            return TransducerGreedy(sayable)
+        return TransducerStream(sayable, width=max(s.width, s.n_best))
     if s.lexicon is None:
         return GreedyFrames() if s.width == 1 else CTCStream(width=max(s.width, s.n_best))
     # As `search_frames` asks for one: prefixes with the same future beside the best of them are never needed.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.data.around import Around
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_rows import in_order
 from anaphora.data.symbols import BOS, EOS
@@ -19,11 +20,13 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, JointModel, log_probabilities
 from anaphora.models.memory import Memory
 from anaphora.models.packed import packed
+from anaphora.models.ruled import Counted, ruled
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.search import (
     Hypothesis,
     Lexicon,
+    Step,
     WordHypothesis,
     beam,
     ctc_beam,
@@ -36,6 +39,7 @@ from anaphora.search import (
 )
 from anaphora.settings.own import Part
 from anaphora.tasks.decoding import checked_hypotheses
+from anaphora.tasks.transcribe.inference.unsaid import Sayable, never_by, without
 
 BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
@@ -60,6 +64,8 @@ class Search:
     ctc_weight: float = 0.3
     own: Part | None = None
     """The user's own search."""
+    never: tuple[int, ...] = ()
+    """Symbols that are not written, see `unsaid`."""
 
     @property
     def words(self) -> dict[str, Any]:
@@ -99,6 +105,7 @@ def factor_of(model: Any) -> int:
 
 def search_frames(log_probs: Tensor, s: Search) -> list[Hypothesis]:
     """The best texts of log p ``(frames, symbols)``."""
+    log_probs = without(log_probs, s.never)
     if s.own is not None:
         return list(checked_hypotheses(s.own, s.own.made()(log_probs[None]), 1, s.n_best)[0])
     if s.lexicon is not None:
@@ -140,14 +147,15 @@ def search_alignments(model: TransducerModel, inputs: Sequence[Frames], s: Searc
     """
     device = next(model.parameters()).device
     found: list[Heard | None] = [None] * len(inputs)
+    sayable = Sayable(model, s.never)
     for rows in in_order(inputs, BATCH):
         memory = model.encode(*tensors_of([inputs[i] for i in rows], device))
         counts = memory.mask.sum(1).cpu()
         if s.width == 1 and s.lexicon is None:
-            written = transducer_greedy(model, memory.annotations, counts)
+            written = transducer_greedy(sayable, memory.annotations, counts)
         elif s.lexicon is None:
             written = transducer_beam(
-                model, memory.annotations, counts, width=max(s.width, s.n_best), n_best=s.n_best
+                sayable, memory.annotations, counts, width=max(s.width, s.n_best), n_best=s.n_best
             )
         else:
             written = []
@@ -194,14 +202,22 @@ def _written(model: Seq2Seq, memory: Memory, s: Search) -> list[list[Hypothesis]
     }
     state, wide = model.start(memory), max(s.width, s.n_best)
     if s.own is not None:
-        found = s.own.made()(model.step, state, **common)
+        found = s.own.made()(*_saying(model, state, s.never), **common)
         return [list(n) for n in checked_hypotheses(s.own, found, items, s.n_best)]
     if s.lexicon is not None:
         return [
             list(n) for n in lexicon_beam(model.step, state, width=wide, n_best=s.n_best, **s.words, **common)
         ]
-    how = HF_BEAM if model.decoder.normalised else {"logits": True}
-    return [list(n) for n in beam(model.decoder.step, state, width=wide, n_best=wide, **how, **common)]
+    how = HF_BEAM if model.decoder.normalised else {}
+    step, begun = _saying(model, state, s.never)
+    return [list(n) for n in beam(step, begun, width=wide, n_best=wide, **how, **common)]
+
+
+def _saying(model: Seq2Seq, state: Any, never: Sequence[int]) -> tuple[Step, Any]:
+    """A step of ``model`` that gives the symbols ``never`` no probability, and the state that it begins with."""
+    if not never:
+        return model.step, state
+    return ruled(model.step, Around(never=tuple(never)), ()), Counted(state, 0)
 
 
 def rescored(nbest: Sequence[Hypothesis], log_probs: Tensor, weight: float) -> list[Hypothesis]:
@@ -225,13 +241,17 @@ def spellable(symbols: Sequence[int], frames: int) -> bool:
 
 @torch.no_grad()
 def greedy_texts(
-    model: CTCModel | Seq2Seq | TransducerModel, inputs: Sequence[Frames], tokenizer: Tokenizer
+    model: CTCModel | Seq2Seq | TransducerModel,
+    inputs: Sequence[Frames],
+    tokenizer: Tokenizer,
+    unsaid: Sequence[int] = (),
 ) -> list[str]:
-    """The text of each input, symbol by symbol the best."""
+    """The text of each input, symbol by symbol the best, without symbols that are ``unsaid``."""
+    s = Search(never=never_by(model, unsaid))
     if isinstance(model, CTCModel):
-        best = [search_frames(log_probs, Search())[0] for log_probs in frame_log_probs(model, inputs)]
+        best = [search_frames(log_probs, s)[0] for log_probs in frame_log_probs(model, inputs)]
     elif isinstance(model, TransducerModel):
-        best = [heard.hypotheses[0] for heard in search_alignments(model, inputs, Search())]
+        best = [heard.hypotheses[0] for heard in search_alignments(model, inputs, s)]
     else:
-        best = [heard.hypotheses[0] for heard in search_symbols(model, inputs, Search())]
+        best = [heard.hypotheses[0] for heard in search_symbols(model, inputs, s)]
     return [tokenizer.decode(h.tokens) for h in best]

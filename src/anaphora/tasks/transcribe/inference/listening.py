@@ -92,7 +92,8 @@ class Listening:
         return text_of(heard[0].hypotheses[0], self.tokenizer)
 
     def _windows(self, frames: int) -> list[Window]:
-        return cut(frames, round(self.window / self.hop), round(self.overlap / self.hop), self.factor)
+        margin = self.factor * getattr(getattr(self.model, "encoder", None), "margin", 0)
+        return cut(frames, round(self.window / self.hop), round(self.overlap / self.hop), self.factor, margin)
 
     def _written(self, heard: Heard, begin: float = 0.0) -> list[Transcript]:
         seconds = self.hop * self.factor

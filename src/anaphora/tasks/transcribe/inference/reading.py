@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from anaphora.data.asked import list_lines
 from anaphora.data.audio.files import AUDIO_ENDINGS
-from anaphora.data.audio.recordings_readers import ROOMS
+from anaphora.data.audio.inputs import Item
+from anaphora.data.audio.recordings_readers import ROOMS, as_item
 from anaphora.data.files import beside
 from anaphora.data.sources.formats import format_of
 from anaphora.data.sources.roles import SPOKEN
@@ -19,11 +22,25 @@ from anaphora.errors import DataError
 LISTS = (".tsv", ".txt", ".lst")
 
 
-def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:
-    """The files that ``name`` means: itself; those of a folder, by name; or those of a list (``.tsv``, ``.txt``, or
-    standard input for ``-``, or a table with a column of
-    paths), one per line, paths counting from the list's folder, further columns not mattering."""
-    path = Path(name)
+def items_of(m: Any, inputs: Any, *, skip: bool = False) -> Iterator[Item]:
+    """The recordings that the `Transcriber` ``m`` is given: a name as in `sources`, or a list of files and arrays. With ``skip`` without
+    those that cannot be read."""
+    if _is_one(inputs):
+        raise DataError("predict takes a list of recordings: write [recording] for a single one.")
+    given = sources(m, inputs) if isinstance(inputs, str | Path) else list(inputs)
+    for number, x in enumerate(given, start=1):
+        try:
+            yield as_item(x, number, m.ear_.rate)
+        except DataError:
+            if not skip:
+                raise
+
+
+def sources(m: Any, name: str | Path) -> list[Path]:
+    """The files that ``name`` means to the `Transcriber` ``m``: itself; those of a folder, by name; or those of a list (``.tsv``,
+    ``.txt``, or standard input for ``-``, or a table with a column of paths), one per line, paths counting from the list's folder,
+    further columns not mattering."""
+    path, learnt = Path(name), m._trained_on
     if path.is_dir():
         endings = (*AUDIO_ENDINGS, *ENDINGS)
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in endings)
@@ -32,7 +49,7 @@ def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:
                 f"{name} is a folder without recordings ({', '.join(endings)}); name another one."
             )
         return found
-    if str(name) == "-" or path.suffix.lower() in LISTS or _is_list(path, learnt):
+    if str(name) == "-" or path.suffix.lower() in LISTS or _is_list(m, path):
         batches = list_lines(str(name), SPOKEN[:1], learnt) if str(name) != "-" else line_batches("-")
         lines = [line for batch in batches for line in batch if line.strip()]
         if not lines:
@@ -43,11 +60,18 @@ def sources(name: str | Path, learnt: Mapping[str, Any]) -> list[Path]:
     return [path]
 
 
-def _is_list(path: Path, learnt: Mapping[str, Any]) -> bool:
-    """Whether a table names recordings; a CSV file does where the training data were such a list, and holds frames
-    otherwise."""
-    learnt = learnt.get("of", learnt)
+def _is_one(inputs: Any) -> bool:
+    """Whether a recording was given in place of a list of them: samples ``(n,)``, or a pair of them and their rate."""
+    if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], int | float | np.number):
+        return True
+    return isinstance(inputs, np.ndarray) and inputs.ndim == 1 and inputs.dtype != object
+
+
+def _is_list(m: Any, path: Path) -> bool:
+    """Whether a table names recordings; a CSV file does where the model hears sound or its training data were such a list, and holds
+    frames otherwise."""
+    learnt = m._trained_on.get("of", m._trained_on)
     form = format_of(path)
     if form is None or path.suffix.lower() in (".npy", *AUDIO_ENDINGS):
         return False
-    return form.name != "csv" or "source_field" in learnt
+    return form.name != "csv" or m.ear_.kind == "audio" or "source_field" in learnt

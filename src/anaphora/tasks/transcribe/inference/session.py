@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.audio.files import as_wave
+from anaphora.errors import SettingsError
 from anaphora.tasks.transcribe.inference.again import HearingAgain
 from anaphora.tasks.transcribe.inference.arriving import Samples
 from anaphora.tasks.transcribe.inference.streaming import HearingAsItArrives
@@ -35,9 +38,14 @@ class Session:
     _shown: list[float] = field(default_factory=list)
     _seen: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.every < math.inf:
+            raise SettingsError([f"every = {self.every:g} must be a number of seconds, 0 or more."])
+
     def push(self, samples: Samples) -> Update | None:
-        """More sound ``(n,)``, from −1 to 1; what is heard, where enough is new."""
+        """More sound ``(n,)``, from −1 to 1, or whole numbers as `as_wave` takes them; what is heard, where enough is new."""
         began = self.clock()
+        samples = as_wave(samples, "the sound")
         self.hearing.push(samples)
         new = len(samples) / self.rate
         self.seconds += new

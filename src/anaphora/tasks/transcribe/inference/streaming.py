@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.errors import DataError
 from anaphora.models.ctc import CTCModel
 from anaphora.models.transducer import TransducerModel
 from anaphora.search import Hypothesis
@@ -23,13 +25,17 @@ from anaphora.tasks.transcribe.inference.arriving import (
     hears_as_it_arrives,
     searching,
 )
+from anaphora.tasks.transcribe.inference.asking import listening_of
 from anaphora.tasks.transcribe.inference.decoding import Search
+from anaphora.tasks.transcribe.inference.unsaid import without
 from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Transcript, Word, spelled_words, transcript
 
 EVERY = 0.5
 """Seconds of new sound after which a model that hears as it arrives is asked again."""
 WINDOW = 30.0
+SLOWEST, FASTEST = 1000, 384_000
+"""Samples a second that sound may arrive at."""
 
 
 class HearingAsItArrives:
@@ -71,10 +77,11 @@ class HearingAsItArrives:
     def _hear(self, frames: Tensor) -> None:
         self._passed += self._stream.skipped  # only before the first frame of an utterance
         self._stream.skipped = 0
-        self._searching.push(frames)
         self._frames += len(frames)
         if isinstance(self._estimator.model_, CTCModel):
             self._parts.append(frames)
+            frames = without(frames, self._search.never)
+        self._searching.push(frames)
 
     def update(self) -> Update:
         """What was heard so far."""
@@ -143,17 +150,24 @@ def open_hearing(
     estimator: Any, rate: int, options: Mapping[str, Any], *, endpoint: Endpoint | None = None
 ) -> HearingAsItArrives | HearingAgain:
     """What hears sound of ``rate`` samples a second as the model can; ``options`` are those of `TranscribeOptions`."""
-    if hears_as_it_arrives(estimator):
-        search = estimator._search(estimator._options(options))
-        # A transducer finds words by ranking whole texts.
-        if search.own is None and (search.lexicon is None or isinstance(estimator.model_, CTCModel)):
-            return HearingAsItArrives(estimator, rate, search, endpoint=endpoint)
-
-    asked = {**options, "voices": options.get("voices") or 1}  # each second all is heard again
+    if not isinstance(rate, int | np.integer) or not SLOWEST <= rate <= FASTEST:
+        raise DataError(
+            f"the sound has a rate of {rate!r}; give samples a second, a whole number from {SLOWEST} to {FASTEST}."
+        )
+    asked = estimator._options(
+        {**options, "voices": options.get("voices") or 1}
+    )  # each second all is heard again
+    listening = listening_of(estimator, asked)
+    search = listening.search
+    # A transducer finds words by ranking whole texts.
+    words_too = search.lexicon is None or isinstance(estimator.model_, CTCModel)
+    if hears_as_it_arrives(estimator) and asked.voices == 1 and search.own is None and words_too:
+        return HearingAsItArrives(estimator, rate, search, endpoint=endpoint)
 
     def words(samples: Samples) -> list[Word]:
-        (found,) = estimator.transcribe([(samples, rate)], **asked)
-        return list(found[0].words)
+        heard = estimator._hear((samples, rate), voices=asked.voices)
+        ((found, *_),) = estimator._transcribed(listening, [heard])
+        return list(found.words)
 
     with torch.no_grad():
         return HearingAgain(words, rate, window=WINDOW, endpoint=endpoint)

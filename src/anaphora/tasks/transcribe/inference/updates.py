@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anaphora.errors import SettingsError
 from anaphora.tasks.transcribe.inference.words import Word
 
 
@@ -25,6 +27,10 @@ class Endpoint:
 
     silence: float = 0.8
     longest: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.silence < math.inf:
+            raise SettingsError([f"endpoint = {self.silence:g} must be a number of seconds, 0 or more."])
 
     def ends(self, words: Sequence[Word], begin: float, now: float, quiet: float = 0.0) -> bool:
         """Whether an utterance that began at second ``begin`` with these words is over at ``now``, after so many ``quiet`` seconds. One
