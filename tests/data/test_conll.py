@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from anaphora.data.conll_sentences import (
     open_sentences,
     words_of,
 )
+from anaphora.data.sources.report import reported
 from anaphora.data.tagged import open_training, reopen_training
 from anaphora.errors import DataError
 
@@ -171,6 +173,50 @@ def test_named_fields_and_parallel_files(tmp_path):
     assert sentences(both) == [(["a", "dog"], ["D", "N"])]
 
 
+WORDS = [("1", "a", "O"), ("", "big dog", "N"), ("2", "c", "O"), ("2", "d", "N")]
+BY_WORD = "Sentence #,Word,POS,Tag\n" + "".join(f"{mark},{word},_,{tag}\n" for mark, word, tag in WORDS)
+BY_SENTENCE = [(["a", "big dog"], ["O", "N"]), (["c", "d"], ["O", "N"])]
+
+
+def test_a_table_with_a_word_a_row_has_its_sentences_by_number(tmp_path):
+    path = written(tmp_path, BY_WORD, "x.csv")
+    said = []
+    with reported(said.append):
+        assert sentences(path) == BY_SENTENCE
+    assert said == [
+        f'read {path}: 2 rows, comma, header, sentences by Sentence #, source="Word", target="Tag", left out: POS'
+    ]
+    assert sentences(path, target_field="POS")[1] == (["c", "d"], ["_", "_"])
+    assert sentences(path, role="dev", target_field="upos") == BY_SENTENCE
+    numbers = [1, None, 2, 2]
+    rows = [{"sentence_id": n, "token": w, "tag": t} for n, (_, w, t) in zip(numbers, WORDS, strict=True)]
+    assert sentences(rows) == BY_SENTENCE
+    lines = written(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), "x.jsonl")
+    assert sentences(lines) == BY_SENTENCE
+    frame = pytest.importorskip("pandas").read_csv(path)
+    assert sentences(frame) == BY_SENTENCE
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("1,e,_,O\n", r"x.csv:6: a sentence whose rows do not follow each other \(1\)"),
+        (",,_,O\n", r"x.csv:4: a row of a sentence without a value \(Word\)"),
+        ("2,e,_\n", "x.csv:4: wrong number of columns"),
+    ],
+)
+def test_what_is_wrong_with_a_word_a_row_is_told_or_the_sentence_left_out(tmp_path, row, told):
+    path = written(tmp_path, BY_WORD + row, "x.csv")
+    with pytest.raises(DataError, match=told):
+        open_sentences(path)
+    assert len(open_sentences(path, bad_rows="skip")) == (2 if row.startswith("1") else 1)
+
+
+def test_a_sentence_beside_its_tags_is_no_word(tmp_path):
+    path = written(tmp_path, "sentence,tags\na dog,D N\n", "x.csv")
+    assert sentences(path) == [(["a", "dog"], ["D", "N"])]
+
+
 @pytest.mark.parametrize(
     ("example", "told"),
     [
@@ -187,11 +233,15 @@ def test_examples_from_python_are_checked(example, told):
         open_sentences([("fine", "X"), example])
 
 
-@pytest.mark.parametrize("kind", ["conll", "tsv", "corpus", "python", "held out"])
+@pytest.mark.parametrize(
+    "kind", ["conll", "tsv", "word a row", "dictionaries", "corpus", "python", "held out"]
+)
 def test_data_can_be_opened_again_from_their_description(tmp_path, kind):
     data = {
         "conll": written(tmp_path, "a O\nb X\n\nc O\n"),
         "tsv": written(tmp_path, "a b\tO X\nc\tO\n", "x.tsv"),
+        "word a row": written(tmp_path, BY_WORD, "w.csv"),
+        "dictionaries": [{"sentence_id": m or "1", "word": w, "tag": t} for m, w, t in WORDS],
         "corpus": "names",
         "python": [("a b", "O X"), (["c"], ["O"])],
         "held out": written(tmp_path, "a O\n\nb O\n\nc X\n", "h.conll"),

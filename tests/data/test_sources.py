@@ -98,6 +98,7 @@ def feather(rows: Rows) -> bytes:
 FILES: dict[str, Callable[[Rows, Path], Any]] = {
     "comma": written("a.csv", lambda rows: as_csv(rows).encode()),
     "semicolon": written("b.csv", lambda rows: as_csv(rows, ";").encode()),
+    "delimiter in the first line": written("n.csv", lambda rows: b"sep=;\r\n" + as_csv(rows, ";").encode()),
     "tab": written("c.csv", lambda rows: as_csv(rows, "\t").encode()),
     "BOM and CRLF": written("d.csv", lambda rows: as_csv(rows, end="\r\n").encode("utf-8-sig")),
     "UTF-16": written("e.csv", lambda rows: as_csv(rows).encode("utf-16")),

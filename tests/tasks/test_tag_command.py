@@ -70,6 +70,21 @@ def test_columns_in_the_same_columns_out(here, capsys):
     assert code == 0
 
 
+def test_a_table_with_a_word_a_row_gets_a_tag_in_every_row(here, capsys):
+    head, rows = "Sentence #,Word,Tag", ["1,Teddy,B PER", ",Roosevelt,I PER", "2,dogs,O"]
+    (here / "words.csv").write_text("\n".join([head, *rows, ""]))
+    assert (
+        run(capsys, "train", "tag", "words.csv", "--valid", "words.csv", "--model", "hmm", "-o", "run")[0]
+        == 0
+    )
+    expected = [f"{head},prediction", *(f"{row},{row.split(',')[2]}" for row in rows)]
+    assert run(capsys, "predict", "run", "words.csv")[1].splitlines() == expected
+    (here / "words.csv").write_text(f"{head}\n1,,O\n")
+    code, out, err = run(capsys, "predict", "run", "words.csv")
+    assert (code, out) == (2, "")
+    assert "words.csv:2: a row of a sentence without a value (Word)" in err
+
+
 def test_conllu_keeps_comments_ranges_and_other_columns(here, capsys):
     assert run(capsys, "train", "tag", "train.conllu", "--model", "hmm", "-o", "run")[0] == 0
     (here / "new.conllu").write_text(CONLLU)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.roles import KINDS, Role, choose_columns, choose_input, with_parts
+from anaphora.data.sources.grouped import by_sentence
+from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, choose_input, with_parts
 from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
@@ -30,7 +31,8 @@ def asked_batches(
 
     ``learnt`` is what `describe` said of the training data, so that the column that was the input there is the input here;
     ``field`` names another one. A table gets its answers as a further column or field; so does a line with tabs, whose
-    first column is read. Anything else is one input per line. ``kind`` is what the column holds (see `KINDS`).
+    first column is read. Anything else is one input per line. ``kind`` is what the column holds (see `KINDS`); of ``words``, the rows
+    of a sentence in a table with a word a row are one input.
     """
     learnt = learnt.get("of", learnt)
     table = _table(source, learnt, field)
@@ -38,6 +40,10 @@ def asked_batches(
         columns = ending_of(source) == ".tsv" or learnt.get("kind", "tsv") == "tsv"
         yield from _lines(source, field or _number(learnt), columns, most)
         return
+    words = by_sentence(table) if kind == "words" else None
+    if words is not None:
+        trained = str(learnt.get("source_field"))
+        table, field = words, field or (trained if trained in words.names else words.word)
     rows = _rows(table, choose_input(table.name, table.names, learnt, field), kind)
     while batch := list(itertools.islice(rows, most)):
         yield batch
@@ -122,6 +128,8 @@ def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
             raise DataError(f"{where}: {reason} ({detail}); correct the row.")
         try:
             text = KINDS[kind](table.value(record.values, name))
+        except BadRow as bad:
+            raise DataError(f"{where}: {bad.reason} ({bad.detail}); correct the row.") from None
         except LookupError:
             raise DataError(f"{where} has no field {name}; give every row the same fields.") from None
         except ValueError:

@@ -16,10 +16,15 @@ from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentenc
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import scan
 from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.sources.formats import open_file
+from anaphora.data.sources.grouped import WORD_ROWS, SentenceTable, by_sentence
+from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
-from anaphora.data.sources.opening import open_source, reopen_source, two_paths
-from anaphora.data.sources.roles import TAGGED
+from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
+from anaphora.data.sources.report import report
+from anaphora.data.sources.roles import TAGGED, with_parts
 from anaphora.data.sources.source import MemorySource, Source
+from anaphora.data.sources.table import Hints, Table
 from anaphora.errors import DataError
 
 Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
@@ -43,19 +48,22 @@ def open_sentences(
     """The sentences that ``data`` names, held in memory.
 
     data: path of a CoNLL or CoNLL-U file; of a ``.tsv``, ``.csv`` or ``.jsonl`` file of words and tags, both with
-        spaces between; two parallel files of those; the name of an embedded corpus, of which ``role`` picks the
+        spaces between; of a table with a word a row and a column that numbers the sentences (see `SentenceTable`); two parallel files of those; the name of an embedded corpus, of which ``role`` picks the
         split; or an iterable of ``(words, tags)``, each a list of texts or a text with spaces.
     source_field, target_field: the columns, see `Columns`; of a CSV or JSONL file, the fields.
     spill: folder into which an iterable is written, so that it can be opened again.
     """
     named: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
+    read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, **named}
     if isinstance(data, str | Path):
         name = str(data).partition(":")[0]
+        words = None
         if isinstance(data, Path) or name not in corpora.CORPORA:
             form = form_of(data)
             if form in ("conll", "conllu"):
                 return read_columns(data, form, bad_rows, spill=spill, **named)
-        pairs = open_source(data, roles=TAGGED, role=role, bad_rows=bad_rows, spill=spill, **named)
+            words = _word_rows(data, spill, Hints(with_parts(named.values())))
+        pairs = _by_sentence(words, **read) if words else open_source(data, roles=TAGGED, **read)
         return _split(pairs, bad_rows, str(data))
     if two_paths(data):
         return _split(
@@ -66,8 +74,13 @@ def open_sentences(
     if table is None and isinstance(data, Iterable):
         _, data, table = peeked(data, f"the {role} table")
     if table is not None:
-        read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, **named}
-        return _split(open_source(data, roles=TAGGED, **read), bad_rows, table.name)
+        words = by_sentence(table)
+        pairs = (
+            _by_sentence(words, keep=f"{role}.jsonl", **read)
+            if words
+            else open_source(data, roles=TAGGED, **read)
+        )
+        return _split(pairs, bad_rows, table.name)
     if not isinstance(data, Iterable):
         raise DataError(
             f"A {type(data).__name__} cannot be read as tagged sentences; give a path, a corpus or pairs of words "
@@ -81,6 +94,34 @@ def open_sentences(
     kept = read_columns(path, "conll", "strict")
     kept.facts["skipped"] = dict(verdict.skipped)
     return kept
+
+
+def _word_rows(path: str | Path, spill: Path | None, hints: Hints) -> SentenceTable | None:
+    """The table with a word a row in a file; None for anything else, and for what cannot be read, which others report."""
+    if form_of(path) not in ("csv", "jsonl", "json", "columnar"):
+        return None
+    try:
+        table: Table = open_file(path, spill, hints)
+    except DataError:
+        return None
+    return by_sentence(table)
+
+
+def _by_sentence(
+    table: SentenceTable,
+    *,
+    role: str,
+    bad_rows: str,
+    spill: Path | None,
+    keep: str = "",
+    **named: str | None,
+) -> Source:
+    """The sentences of a table with a word a row."""
+    if SPLITS[role] == "dev":  # whose columns may have other names than those of the training data
+        named = {field: name for field, name in named.items() if name in table.names}
+    found = source_of(table, WORD_ROWS, named, bad_rows=bad_rows, spill=spill, keep=keep)
+    report(table, found)
+    return found
 
 
 def read_columns(
@@ -126,6 +167,9 @@ def read_columns(
 def reopen_sentences(description: Mapping[str, Any], spill: Path | None) -> Source:
     """The sentences of a run again, as its config describes them; or a sentence on what changed."""
     kind = description["kind"]
+    if kind == SentenceTable.kind:
+        pairs = _reopened(description["pairs"], spill)
+        return _split(pairs, description["bad_rows"], str(pairs.describe()["path"]))
     if "pairs" in description:
         pairs = reopen_source(description["pairs"], roles=TAGGED, spill=spill)
         return _split(pairs, description["bad_rows"], str(description["pairs"].get("path", "the data")))
@@ -133,6 +177,18 @@ def reopen_sentences(description: Mapping[str, Any], spill: Path | None) -> Sour
     path = found_again(description["path"], spill)
     names = {key: description[key] for key in ("source_field", "target_field")}
     found = read_columns(path, kind, description["bad_rows"], spill=spill, **names)
+    check_same(found, description, str(path))
+    return found
+
+
+def _reopened(description: Mapping[str, Any], spill: Path | None) -> Source:
+    """The sentences of a table with a word a row again."""
+    path = found_again(description["path"], spill)
+    table = _word_rows(path, spill, Hints(facts=description))
+    if table is None:
+        raise DataError(f"{path} cannot be read as it was; put the old data back, or start a new run.")
+    names = {key: description[key] for key in ("source_field", "target_field")}
+    found = _by_sentence(table, role="train", bad_rows=description["bad_rows"], spill=spill, **names)
     check_same(found, description, str(path))
     return found
 

@@ -79,8 +79,8 @@ def warn_of_single_words(sentences: Sequence[Sequence[str]]) -> None:
     """A table with a word a row has lost its sentences, and with them what is around a word."""
     if len(sentences) > 20 and all(len(words) == 1 for words in sentences):
         warnings.warn(
-            f"each of the {len(sentences)} sentences has one word; give whole sentences, one a row, or CoNLL, which has an "
-            "empty line between them",
+            f"each of the {len(sentences)} sentences has one word; add a column sentence_id with the number of the sentence, or "
+            "give CoNLL, which has an empty line between them",
             stacklevel=2,
         )
 

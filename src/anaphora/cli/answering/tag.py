@@ -18,6 +18,7 @@ from anaphora.data.conll_examples import split_words
 from anaphora.data.files import TextFile
 from anaphora.data.framed import read_csv, sequences_of
 from anaphora.data.sources.formats import ending_of
+from anaphora.data.sources.roles import as_words
 from anaphora.data.streams import line_batches
 from anaphora.data.vectors_files import read_array, read_arrays
 from anaphora.errors import DataError
@@ -64,7 +65,12 @@ def answering(model: Tagger, options: Mapping[str, Any]) -> Answer:
 
 
 def _beside(row: Row) -> Callable[[Response], Response]:
-    return lambda found: replace(found, text=row.with_answer(" ".join(found.record["tags"])))
+    def finish(found: Response) -> Response:
+        tags = found.record["tags"]
+        spaced = any(" " in tag for tag in tags)
+        return replace(found, text=row.with_answer(as_words(tags) if spaced else " ".join(tags)))
+
+    return finish
 
 
 def _frames(source: str, learnt: Mapping[str, Any]) -> Iterable[list[Any]]:

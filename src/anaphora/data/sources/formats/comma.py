@@ -22,6 +22,8 @@ from anaphora.errors import DataError
 LOOK = 1 << 16
 """Bytes below the first row that are compared with it."""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_SAID = re.compile(r'"?sep=([^\r\n])"?[ \t]*\r?\n', re.IGNORECASE)
+"""A first line that names the delimiter, as Excel reads and writes it."""
 
 
 class CsvTable(CutTable):
@@ -38,6 +40,12 @@ class CsvTable(CutTable):
         self.name = self.file.name
         known = hints.facts or {}
         head = self.file.at(self.file.begin, LOOK).decode("utf-8", errors="replace")
+        said = _SAID.match(head)
+        self._begins = 2 if said else 1
+        """The line of the first row."""
+        if said:
+            head = head[said.end() :]
+            known = {"delimiter": self._by_name(said[1]), **known}
         # A run of an earlier version did not say its delimiter: it was the commonest of three in the first line.
         first = head.partition("\n")[0]
         self.delimiter = str(
@@ -46,7 +54,7 @@ class CsvTable(CutTable):
         self._quoting: Any = csv.QUOTE_NONE if self.delimiter == "|" else csv.QUOTE_MINIMAL
         self.header = known.get("header", hints.header) is not False
         with contextlib.closing(self.file.stream()) as stream, large_fields():
-            lines = _LineFeed(self.file, stream)
+            lines = _LineFeed(self.file, stream, self._begins)
             self.names = _header(self.name, self._reader(iter(lines)), lines)
             if "header" not in known and hints.header is None:
                 self.header = self._has_header(hints, lines.place)
@@ -56,8 +64,8 @@ class CsvTable(CutTable):
 
     def records(self) -> Iterator[Record]:
         with contextlib.closing(self.file.stream()) as stream, large_fields():
-            lines = _LineFeed(self.file, stream)
-            self.file.digest = hashlib.sha256(self.file.at(0, self.file.begin))
+            lines = _LineFeed(self.file, stream, self._begins)
+            self.file.digest = hashlib.sha256(self.file.at(0, lines.place))
             lines.digest = True
             reader = self._reader(iter(lines))
             if self.header:
@@ -96,6 +104,14 @@ class CsvTable(CutTable):
     def answered(self, values: list[str], answer: str) -> str:
         return self._line([*values, answer])
 
+    def _by_name(self, delimiter: str) -> str:
+        """The delimiter that the first line names, if it is one."""
+        if delimiter in DELIMITERS:
+            return delimiter
+        raise DataError(
+            f"{self.name}:1: sep={delimiter} names no delimiter known here; use one of comma, semicolon, tab and bar."
+        )
+
     def _reader(self, lines: Any) -> Any:
         return csv.reader(lines, delimiter=self.delimiter, strict=True, quoting=self._quoting)
 
@@ -118,14 +134,14 @@ class CsvTable(CutTable):
         usual = [title for title in self.names if title.lower() in USUAL]
         if numbered and usual:
             raise DataError(
-                f"{self.name}:1: the first row is a header ({_one_line(', '.join(self.names[:20]))}); name the columns by it, "
+                f"{self.name}:{self._begins}: the first row is a header ({_one_line(', '.join(self.names[:20]))}); name the columns by it, "
                 "since numbers are for files without one."
             )
         if not numbered and (reason := self._looks_like_data(below)) is not None:
             if self.delimiter == "|":  # speech corpora have no headers: name, text, text as it is read
                 return False
             raise DataError(
-                f"{self.name}:1: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
+                f"{self.name}:{self._begins}: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
                 "give the columns by number, from 1, as in --source-field 1."
             )
         return not numbered
@@ -161,10 +177,13 @@ class CsvTable(CutTable):
 class _LineFeed:
     """Lines for the csv module, which says when a record ends; this knows where in the file that is."""
 
-    def __init__(self, file: TextFile, stream: BinaryIO):
+    def __init__(self, file: TextFile, stream: BinaryIO, begins: int):
+        """``begins``: the number of the line to begin with."""
         self._file, self._stream = file, stream
         self.place = stream.seek(file.begin)
-        self.number = 0
+        for _ in range(1, begins):
+            self.place += len(stream.readline(LOOK))
+        self.number = begins - 1
         self.digest = False
         """Whether the lines count for the fingerprint of the file."""
         self.problem: tuple[str, str] | None = None
