@@ -147,3 +147,13 @@ def test_a_list_whose_columns_say_nothing_is_told_what_to_call_them(tmp_path: Pa
     path.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match=r"list\.csv has the columns a, b; call what is to be read path\.$"):
         list(list_lines(str(path), SPOKEN[:1], {}))
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [(",2", "a.csv:3: path is empty"), ("b.wav", "a.csv:3: wrong number of columns")],
+)
+def test_a_row_that_names_no_recording_is_told(tmp_path, row, told):
+    (tmp_path / "a.csv").write_text(f"path,take\na.wav,1\n{row}\n")
+    with pytest.raises(DataError, match=told):
+        list(list_lines(str(tmp_path / "a.csv"), SPOKEN[:1], {}))

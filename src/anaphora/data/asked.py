@@ -74,11 +74,26 @@ def list_lines(source: str, roles: Sequence[Role], learnt: Mapping[str, Any]) ->
 
 
 def _line(table: Table, record: Record, names: Sequence[str]) -> str:
+    where = _checked(table, record)
     try:
-        cells = [str(table.cell(record.values, name)) for name in names]
-    except (LookupError, TypeError):
-        return ""
-    return "\t".join(" ".join(cell.split()) for cell in cells)
+        cells = [table.cell(record.values, name) for name in names]
+    except LookupError:
+        raise DataError(
+            f"{where} has no field {' or '.join(names)}; give every row the same fields."
+        ) from None
+    for name, cell in zip(names, cells, strict=True):
+        if cell is None or cell != cell or not str(cell).strip():  # NaN
+            raise DataError(f"{where}: {name} is empty; correct the row, or leave it out.")
+    return "\t".join(" ".join(str(cell).split()) for cell in cells)
+
+
+def _checked(table: Table, record: Record) -> str:
+    """The place of a row, for sentences about it; a `DataError` for one that cannot be read."""
+    where = f"{table.name}:{record.number}"
+    if record.problem:
+        reason, detail = record.problem
+        raise DataError(f"{where}: {reason} ({detail}); correct the row.")
+    return where
 
 
 def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table | None:
@@ -122,10 +137,7 @@ def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
     heading = table.heading(free_name(table.names))
     ahead = "" if heading is None else f"{heading}\n"
     for record in table.records():
-        where = f"{table.name}:{record.number}"
-        if record.problem:
-            reason, detail = record.problem
-            raise DataError(f"{where}: {reason} ({detail}); correct the row.")
+        where = _checked(table, record)
         try:
             text = KINDS[kind](table.value(record.values, name))
         except BadRow as bad:
