@@ -227,3 +227,16 @@ def test_the_rate_of_samples(served):
     assert found == ask("POST", "/predict", {"inputs": inputs}).json()["outputs"]
     upload = ask("POST", "/predict", wav_bytes(samples), headers={"content-type": "audio/wav"})
     assert upload.status == 200, upload.body
+
+
+def test_the_words_of_training_may_be_asked_of_a_transcriber(served):
+    ask = served("transcribe").client
+    body = {"inputs": KINDS["transcribe"].inputs(2), "lexicon": "train", "word_bonus": 30.0}
+    answered = ask("POST", "/predict", body)
+    assert answered.status == 200, answered.body
+    heard = " ".join(answered.json()["outputs"]).split()
+    assert heard
+    assert set(heard) <= {"ab", "a", "b"}
+    fields = ask("GET", "/openapi.json").json()["components"]["schemas"]["TranscribeRequest"]["properties"]
+    assert fields["lexicon"]["enum"] == ["", "train"]
+    assert not {"lm", "search"} & set(fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -15,6 +15,8 @@ from anaphora.tasks.info import TaskInfo
 
 FOREIGN = {"search", "lm", "lm_weight", "lexicon"}
 """They name files or code of the server's machine, which is none of a client's business."""
+NO_FILE: dict[str, Any] = {"lexicon": Literal["", "train"]}
+"""Of those, what names none: the words that the run itself knows."""
 ABOUT_FILES = {"source_field", "target_field", "form", "bad_rows", "positives", "choices"}
 """They say how files are read; requests have no files of that kind."""
 DETAILS = "details"
@@ -22,8 +24,12 @@ DETAILS = "details"
 
 def options_of(task: TaskInfo) -> dict[str, FieldInfo]:
     """The options of a request to a run of ``task``, by name."""
-    fields = task.predicting.model_fields
-    return {name: info for name, info in fields.items() if name not in FOREIGN | ABOUT_FILES}
+    fields = {name: info for name, info in task.predicting.model_fields.items() if name not in ABOUT_FILES}
+    for name in FOREIGN & fields.keys():
+        info = fields.pop(name)
+        if name in NO_FILE:
+            fields[name] = FieldInfo.merge_field_infos(info, annotation=NO_FILE[name])
+    return fields
 
 
 def most_of(limits: Limits) -> dict[str, int]:
@@ -38,10 +44,11 @@ def checked_options(task: TaskInfo, given: Mapping[str, Any], limits: Limits) ->
     details = asked.pop(DETAILS, False)
     if not isinstance(details, bool):
         raise unusable("details must be true or false.")
-    for name in asked:
-        if name in FOREIGN:
+    for name, value in asked.items():
+        if name in FOREIGN and value not in get_args(NO_FILE.get(name)):
+            other = " or give train, for the words of training" if name in NO_FILE else ""
             raise unusable(
-                f"{name} names files of the server's machine and is not an option of requests; leave it out."
+                f"{name} names files of the server's machine and is not an option of requests; leave it out{other}."
             )
         if name in ABOUT_FILES:
             raise unusable(f"{name} is about files and not an option of requests; leave it out.")
