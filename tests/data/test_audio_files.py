@@ -6,6 +6,7 @@ import io
 import resource
 import struct
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -150,6 +151,14 @@ def test_floats_that_are_no_sound_are_found_before_training(tmp_path):
 )
 def test_whole_numbers_are_scaled_as_files_are(given, wanted):
     assert as_wave(given, "it").tolist() == wanted
+
+
+def test_floats_at_the_scale_of_whole_numbers_are_warned_of():
+    with pytest.warns(UserWarning, match=r"^it holds samples up to 20000, where sound is from −1 to 1"):
+        as_wave(np.array([0.0, -20000.0]), "it")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_wave(np.array([0.0, -3.0]), "it")
 
 
 @pytest.mark.parametrize("ending", ["flac", "ogg"])

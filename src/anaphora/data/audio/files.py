@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ LARGEST = 1 << 28
 """Most samples of one channel that are read from a file: a gibibyte as float32, 4½ hours at 16 kHz."""
 LOUDEST = 1e12
 """Largest sample that is believed; the energy of much larger ones is no number."""
+LOUD = 100.0
+"""Largest sample that may be sound from −1 to 1 in somebody's floats."""
 FASTEST = 1 << 20
 """Highest rate in Hz that is believed."""
 _STRETCH, _SMALL = 100, 1 << 24
@@ -86,6 +89,11 @@ def as_wave(samples: Any, name: str) -> Wave:
             x.astype(np.float32) if full == 1 else ((x.astype(np.float64) - middle) / full).astype(np.float32)
         )
     _check_samples(name, wave)
+    if (loudest := float(np.abs(wave).max(initial=0.0))) > LOUD:
+        warnings.warn(
+            f"{name} holds samples up to {loudest:.0f}, where sound is from −1 to 1; divide those of 16 bits by 32768",
+            stacklevel=2,
+        )
     return wave
 
 
