@@ -346,7 +346,7 @@ def test_data_of_other_labels_are_not_measured(tmp_path):
 
 def test_sentences_of_one_word_are_reported():
     rows = [("dogs", "N"), ("run", "V")] * 15
-    with pytest.warns(UserWarning, match=r"each of the 30 sentences has one word; give whole sentences"):
+    with pytest.warns(UserWarning, match=r"each of the 30 sentences has one word; add a column sentence_id"):
         an.Tagger("hmm").fit(rows, valid=rows[:2])
 
 
