@@ -25,7 +25,7 @@ LARGEST = 1 << 28
 LOUDEST = 1e12
 """Largest sample that is believed; the energy of much larger ones is no number."""
 LOUD = 100.0
-"""Largest sample that may be sound from −1 to 1 in somebody's floats."""
+"""Largest sample of floats that are taken for sound from −1 to 1."""
 FASTEST = 1 << 20
 """Highest rate in Hz that is believed."""
 _STRETCH, _SMALL = 100, 1 << 24
