@@ -193,6 +193,9 @@ def test_a_table_with_a_word_a_row_has_its_sentences_by_number(tmp_path):
     assert sentences(rows) == BY_SENTENCE
     lines = written(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), "x.jsonl")
     assert sentences(lines) == BY_SENTENCE
+    for ending in ("tsv", "txt"):
+        tabs = written(tmp_path, BY_WORD.replace(",", "\t"), f"x.{ending}")
+        assert (form_of(tabs), sentences(tabs)) == ("words", BY_SENTENCE)
     frame = pytest.importorskip("pandas").read_csv(path)
     assert sentences(frame) == BY_SENTENCE
 

@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
+from data_folders import text_folder
 
 from anaphora.data.corpora import CORPORA
 from anaphora.data.corpora.brackets import balanced
@@ -16,7 +17,6 @@ from anaphora.data.corpora.reviews import BAD, GOOD
 from anaphora.data.labelled import open_labelled, open_training, reopen_training
 from anaphora.data.labelled_batches import LabelledBatch, labelled_batches
 from anaphora.data.labelled_targets import UNKNOWN, Targets
-from anaphora.data.sources.report import reported
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
 
@@ -72,50 +72,6 @@ def test_folders_by_label(tmp_path):
         (tmp_path / label).mkdir(exist_ok=True)
         np.save(tmp_path / label / f"{name}.npy", x)
     same(open_labelled(tmp_path), [SEQUENCES[1], SEQUENCES[2], SEQUENCES[0]], ["flat", "flat", "up"])
-
-
-def text_folder(folder, count=2):
-    for label in ("neg", "pos"):
-        (folder / label).mkdir(parents=True)
-        for number in range(count):
-            (folder / label / f"{number}.txt").write_text(f"a {label} film,\nnumber {number}\n")
-    return folder
-
-
-def test_texts_in_folders_by_label(tmp_path):
-    folder = text_folder(tmp_path / "films")
-    (folder / "pos" / "z.txt.gz").write_bytes(gzip.compress(b"\xef\xbb\xbfpacked"))
-    (folder / "pos" / ".hidden.txt").write_text("no data")
-    (folder / "README.txt").write_text("no data")
-    said = []
-    with reported(said.append):
-        rows = open_labelled(folder)
-    assert said == [f'read {folder}: 5 rows, a folder per label, source="text", target="label" (2 classes)']
-    assert rows.read([0, 4]) == [("a neg film,\nnumber 0", "neg"), ("packed", "pos")]
-    assert next(iter(open_labelled(folder, role="dev", source_field="message")))[1] == "neg"
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"", r"is empty \(pos/x.txt\)"),
-        (b" \n", r"an empty side \(pos/x.txt\)"),
-        (b"caf\xe9", r"broken UTF-8 \(pos/x.txt\); save the file as UTF-8"),
-        (b"a" * ((1 << 24) + 1), r"too long for one example \(more than 16 MiB\) \(pos/x.txt\)"),
-    ],
-)
-def test_a_text_file_that_cannot_be_used_is_named_or_left_out(tmp_path, content, why):
-    folder = text_folder(tmp_path / "films")
-    (folder / "pos" / "x.txt").write_bytes(content)
-    refused(why, folder)
-    rows = open_labelled(folder, bad_rows="skip")
-    assert (len(rows), sum(rows.facts["skipped"].values())) == (4, 1)
-
-
-def test_a_folder_of_texts_and_arrays_is_refused(tmp_path):
-    folder = text_folder(tmp_path / "films")
-    np.save(folder / "pos" / "x.npy", SEQUENCES[0])
-    refused("both texts and arrays or pictures, such as neg/0.txt and pos/x.npy", folder)
 
 
 def test_arrays_in_one_file_padded_or_end_to_end(tmp_path):

@@ -417,17 +417,3 @@ def test_a_real_corpus_survives_byte_pair_encoding(tmp_path: Path) -> None:
     for side, one in ((0, tokenizer.source), (1, tokenizer.target)):
         texts = [pair[side] for pair in pairs.read(range(0, len(pairs), 5))]
         assert [one.decode(ids) for ids in one.encode_batch(texts)] == list(map(single_spaced, texts))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("sep=;\ntext;label\na;x\nb\n", "a.csv:4: wrong number of columns"),
-        ("sep=x\ntextxlabel\n", "a.csv:1: sep=x names no delimiter"),
-        ("sep=,\n1,2\n3,4\n", "a.csv:2: the first row looks like data"),
-    ],
-)
-def test_lines_are_counted_with_one_that_names_the_delimiter(tmp_path, text, told):
-    (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(DataError, match=told):
-        open_source(tmp_path / "a.csv")

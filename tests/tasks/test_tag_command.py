@@ -70,19 +70,34 @@ def test_columns_in_the_same_columns_out(here, capsys):
     assert code == 0
 
 
-def test_a_table_with_a_word_a_row_gets_a_tag_in_every_row(here, capsys):
-    head, rows = "Sentence #,Word,Tag", ["1,Teddy,B PER", ",Roosevelt,I PER", "2,dogs,O"]
-    (here / "words.csv").write_text("\n".join([head, *rows, ""]))
-    assert (
-        run(capsys, "train", "tag", "words.csv", "--valid", "words.csv", "--model", "hmm", "-o", "run")[0]
-        == 0
-    )
-    expected = [f"{head},prediction", *(f"{row},{row.split(',')[2]}" for row in rows)]
-    assert run(capsys, "predict", "run", "words.csv")[1].splitlines() == expected
-    (here / "words.csv").write_text(f"{head}\n1,,O\n")
-    code, out, err = run(capsys, "predict", "run", "words.csv")
+@pytest.mark.parametrize(("name", "between"), [("words.csv", ","), ("words.tsv", "\t")])
+def test_a_table_with_a_word_a_row_gets_a_tag_in_every_row(here, capsys, name, between):
+    head, *rows = [
+        row.replace(",", between)
+        for row in ("sentence_id,word,tag", "1,Teddy,B PER", "1,Roosevelt,I PER", "2,dogs,O")
+    ]
+    (here / name).write_text("\n".join([head, *rows, ""]))
+    assert run(capsys, "train", "tag", name, "--valid", name, "--model", "hmm", "-o", "run")[0] == 0
+    expected = [f"{head}{between}prediction", *(f"{row}{between}{row.split(between)[2]}" for row in rows)]
+    assert run(capsys, "predict", "run", name)[1].splitlines() == expected
+    assert json.loads(run(capsys, "score", "run", name, "--json")[1])["accuracy"] == 100
+    (here / name).write_text(f"{head}\n1{between}{between}O\n")
+    code, out, err = run(capsys, "predict", "run", name)
     assert (code, out) == (2, "")
-    assert "words.csv:2: a row of a sentence without a value (Word)" in err
+    assert f"{name}:2: a row of a sentence without a value (word)" in err
+
+
+@pytest.mark.parametrize(
+    "rows", ["id,words,pos,ner\n1,dogs run,N V,O O\n", "sid,word,pos,ner\n1,dogs,N,O\n1,run,V,O\n"]
+)
+def test_a_table_is_scored_by_the_columns_of_training(here, capsys, rows):
+    (here / "a.csv").write_text(rows)
+    fields = ("--source-field", rows.split(",")[1], "--target-field", "pos")
+    words = ("train", "tag", "a.csv", "--valid", "a.csv", *fields, "--model", "hmm", "-o", "run")
+    assert run(capsys, *words)[0] == 0
+    code, out, err = run(capsys, "score", "run", "a.csv", "--json")
+    assert code == 0, err
+    assert json.loads(out)["accuracy"] == 100
 
 
 def test_conllu_keeps_comments_ranges_and_other_columns(here, capsys):

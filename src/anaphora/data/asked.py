@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.grouped import by_sentence
+from anaphora.data.sources.grouped import word_rows
 from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, choose_input, with_parts
 from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
@@ -35,15 +35,15 @@ def asked_batches(
     of a sentence in a table with a word a row are one input.
     """
     learnt = learnt.get("of", learnt)
-    table = _table(source, learnt, field)
+    words = word_rows(source) if kind == "words" and source != "-" else None
+    table = words or _table(source, learnt, field)
     if table is None:
         columns = ending_of(source) == ".tsv" or learnt.get("kind", "tsv") == "tsv"
         yield from _lines(source, field or _number(learnt), columns, most)
         return
-    words = by_sentence(table) if kind == "words" else None
     if words is not None:
         trained = str(learnt.get("source_field"))
-        table, field = words, field or (trained if trained in words.names else words.word)
+        field = field or (trained if trained in words.names else words.word)
     rows = _rows(table, choose_input(table.name, table.names, learnt, field), kind)
     while batch := list(itertools.islice(rows, most)):
         yield batch

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from anaphora.data.files import TextFile
 from anaphora.data.sources.formats import ending_of, format_of
+from anaphora.data.sources.grouped import word_rows
 from anaphora.errors import DataError
 
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -175,9 +176,10 @@ class Columns:
 
 
 def form_of(path: str | Path) -> str:
-    """``conllu``, ``conll``, or the format of a table of sentences: ``tsv``, ``csv``, ``jsonl`` and others.
+    """``conllu``, ``conll``, or the format of a table of sentences: ``tsv``, ``csv``, ``jsonl`` and others; ``words`` for a ``.tsv`` or
+    ``.txt`` file with a word a row under a header (see `SentenceTable`).
 
-    The ending tells. A ``.tsv`` or ``.txt`` file holds pairs where a first column has several words in it, and
+    The ending tells. Other ``.tsv`` and ``.txt`` files hold pairs where a first column has several words in it, and
     columns otherwise.
     """
     ending = ending_of(path)
@@ -185,6 +187,8 @@ def form_of(path: str | Path) -> str:
         return "conllu"
     if ending not in _OPEN and (form := format_of(path)) is not None:
         return form.name
+    if ending in _OPEN and word_rows(path) is not None:
+        return "words"
     if ending in _OPEN and _holds_pairs(path):
         return "tsv"
     return "conll"

@@ -16,15 +16,14 @@ from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentenc
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import scan
 from anaphora.data.reopening import check_kept, check_same, found_again
-from anaphora.data.sources.formats import open_file
-from anaphora.data.sources.grouped import WORD_ROWS, SentenceTable, by_sentence
+from anaphora.data.sources.grouped import WORD_ROWS, SentenceTable, by_sentence, word_rows
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TAGGED, with_parts
 from anaphora.data.sources.source import MemorySource, Source
-from anaphora.data.sources.table import Hints, Table
+from anaphora.data.sources.table import Hints
 from anaphora.errors import DataError
 
 Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
@@ -44,6 +43,7 @@ def open_sentences(
     target_field: str | None = None,
     bad_rows: str = "strict",
     spill: Path | None = None,
+    learnt: Mapping[str, Any] | None = None,
 ) -> MemorySource:
     """The sentences that ``data`` names, held in memory.
 
@@ -52,19 +52,20 @@ def open_sentences(
         split; or an iterable of ``(words, tags)``, each a list of texts or a text with spaces.
     source_field, target_field: the columns, see `Columns`; of a CSV or JSONL file, the fields.
     spill: folder into which an iterable is written, so that it can be opened again.
+    learnt: what the table of pairs that a model was trained on was described as, whose columns are then looked for first.
     """
     named: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
-    read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, **named}
+    read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, "learnt": learnt, **named}
     if isinstance(data, str | Path):
         name = str(data).partition(":")[0]
-        words = None
         if isinstance(data, Path) or name not in corpora.CORPORA:
+            words = word_rows(data, spill, Hints(with_parts(named.values())))
+            if words is not None:
+                return _split(_by_sentence(words, **read), bad_rows, str(data))
             form = form_of(data)
             if form in ("conll", "conllu"):
                 return read_columns(data, form, bad_rows, spill=spill, **named)
-            words = _word_rows(data, spill, Hints(with_parts(named.values())))
-        pairs = _by_sentence(words, **read) if words else open_source(data, roles=TAGGED, **read)
-        return _split(pairs, bad_rows, str(data))
+        return _split(open_source(data, roles=TAGGED, **read), bad_rows, str(data))
     if two_paths(data):
         return _split(
             open_source(data, bad_rows=bad_rows, spill=spill), bad_rows, " and ".join(map(str, data))
@@ -96,30 +97,20 @@ def open_sentences(
     return kept
 
 
-def _word_rows(path: str | Path, spill: Path | None, hints: Hints) -> SentenceTable | None:
-    """The table with a word a row in a file; None for anything else, and for what cannot be read, which others report."""
-    if form_of(path) not in ("csv", "jsonl", "json", "columnar"):
-        return None
-    try:
-        table: Table = open_file(path, spill, hints)
-    except DataError:
-        return None
-    return by_sentence(table)
-
-
 def _by_sentence(
     table: SentenceTable,
     *,
     role: str,
     bad_rows: str,
     spill: Path | None,
+    learnt: Mapping[str, Any] | None = None,
     keep: str = "",
     **named: str | None,
 ) -> Source:
     """The sentences of a table with a word a row."""
     if SPLITS[role] == "dev":  # whose columns may have other names than those of the training data
         named = {field: name for field, name in named.items() if name in table.names}
-    found = source_of(table, WORD_ROWS, named, bad_rows=bad_rows, spill=spill, keep=keep)
+    found = source_of(table, WORD_ROWS, named, bad_rows=bad_rows, learnt=learnt, spill=spill, keep=keep)
     report(table, found)
     return found
 
@@ -184,7 +175,7 @@ def reopen_sentences(description: Mapping[str, Any], spill: Path | None) -> Sour
 def _reopened(description: Mapping[str, Any], spill: Path | None) -> Source:
     """The sentences of a table with a word a row again."""
     path = found_again(description["path"], spill)
-    table = _word_rows(path, spill, Hints(facts=description))
+    table = word_rows(path, spill, Hints(facts=description))
     if table is None:
         raise DataError(f"{path} cannot be read as it was; put the old data back, or start a new run.")
     names = {key: description[key] for key in ("source_field", "target_field")}

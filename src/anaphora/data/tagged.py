@@ -18,10 +18,10 @@ TaggedRows = Source | VectorRows
 """Pairs whose second side are tags, separated by tabs; the first side are words, or an array ``(time, features)``."""
 
 
-def open_tagged(data: Any, **read: Any) -> TaggedRows:
+def open_tagged(data: Any, *, learnt: Mapping[str, Any] | None = None, **read: Any) -> TaggedRows:
     """The frames (see `open_frames`) or sentences (see `open_sentences`) that ``data`` names."""
     frames, data = open_frames(data, **read)
-    return open_sentences(data, **read) if frames is None else frames
+    return open_sentences(data, learnt=learnt, **read) if frames is None else frames
 
 
 def open_training(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from anaphora.data.conll_examples import split_words
+from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.roles import SOURCE, TARGET, BadRow, Role
-from anaphora.data.sources.table import Record, Table
+from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.errors import DataError
 
 WORDS = ("word", "token", "form")
 TAGS = ("tag", "label", "target", "ner", "ner_tag", "pos_tag")
@@ -17,6 +21,23 @@ _SENTENCES = frozenset(
     ["sentence", "sent", "sentenceid", "sentid", "sentenceno", "sentencenumber", "sentenceidx", "sid"]
 )
 """What the column of sentences is called, in small letters without anything between them."""
+
+
+def word_rows(
+    path: str | Path, folder: Path | None = None, hints: Hints | None = None
+) -> SentenceTable | None:
+    """The table with a word a row in a file; None for anything else, and for what cannot be read, which others report."""
+    form = format_of(path)
+    if form is None:
+        return None
+    hints = hints or Hints()
+    try:
+        # a TSV file has a header where it names such columns, and nothing else is read by them here
+        return by_sentence(
+            open_file(path, folder, replace(hints, header=True) if form.name == "tsv" else hints)
+        )
+    except DataError:
+        return None
 
 
 def by_sentence(table: Table) -> SentenceTable | None:

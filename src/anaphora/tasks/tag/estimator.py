@@ -298,7 +298,10 @@ class Tagger(Estimator):
         named = self.learnt_.origin.fields(
             form_of_data(data), fields.get("source_field"), fields.get("target_field")
         )
-        pairs = open_tagged(data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, **named)
+        learnt = self._trained_on.get("of", self._trained_on).get("pairs")
+        pairs = open_tagged(
+            data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, learnt=learnt, **named
+        )
         if isinstance(pairs, VectorRows) != self.framewise:
             has, reads = (
                 ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
