@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.tasks.transcribe.objective import SpokenBatch, TranscriptionObjective, disagreement
+from anaphora.tasks.spoken import SpokenBatch
+from anaphora.tasks.transcribe.objective import TranscriptionObjective, disagreement
 
 RATE = 8000
 SMALL = {

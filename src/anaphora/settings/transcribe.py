@@ -203,6 +203,13 @@ class TranscriberSettings(
         description="Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times "
         "what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual.",
     )
+    mixup: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="While training, each recording is heard with another one below it, and the loss is mixed by the same shares; α of the "
+        "Beta distribution that says how much of it the quieter one is. 0 = off; 0.2 to 0.5 are usual, and help with voices unlike those of training.",
+    )
     label_prior: float = Field(
         0.0,
         ge=0,

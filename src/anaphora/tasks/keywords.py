@@ -880,6 +880,8 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Added to the loss of a decoder, in nats, for every frame that its attention goes back: speech is written in the order it is heard. 0 leaves attention free. Default: 0.2."""
     consistency: float
     """Each recording is heard as two copies, varied and masked each in its own way but at the same pace, and so many times what CTC thinks of them differs (KL) is added to the loss (CR-CTC); a batch then holds half as many recordings. 0.2 is usual. Default: 0.0."""
+    mixup: float
+    """While training, each recording is heard with another one below it, and the loss is mixed by the same shares; α of the Beta distribution that says how much of it the quieter one is. 0 = off; 0.2 to 0.5 are usual, and help with voices unlike those of training. Default: 0.0."""
     label_prior: float
     """CTC divides the probability of each symbol, and of the blank, by its share of all frames to this power. Symbols then last as long as they sound instead of a single frame, and voices unlike those of training leave fewer words out. 0 is plain CTC. Default: 0.0."""
     valid_examples: int

@@ -41,6 +41,7 @@ from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
+from anaphora.tasks.spoken import spoken_batches
 from anaphora.tasks.transcribe.build import Model, build_transcriber
 from anaphora.tasks.transcribe.inference.adapting import BALANCE, ROUNDS
 from anaphora.tasks.transcribe.inference.adapting_model import adapted
@@ -53,7 +54,7 @@ from anaphora.tasks.transcribe.inference.unsaid import unsaid_in
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
 from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
-from anaphora.tasks.transcribe.objective import TranscriptionObjective, spoken_batches
+from anaphora.tasks.transcribe.objective import TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures

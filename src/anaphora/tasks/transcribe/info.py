@@ -62,7 +62,8 @@ _FEW_VOICES: dict[str, Any] = {
     "bend": 0.35,
     "differences": 2,
     "label_prior": 0.5,
-    "dropout": 0.3,
+    "mixup": 0.3,
+    "dropout": 0.2,
 }
 _DECODING: dict[str, Any] = {**_TRAINED, "cell": "gru", "embedding": 64, "subsample": 4}
 
@@ -75,6 +76,7 @@ _PRESETS = (
             *_ALWAYS,
             *_RECURRENT,
             "consistency",
+            "mixup",
             "label_prior",
             InitSettings,
             TuningSettings,
@@ -83,14 +85,14 @@ _PRESETS = (
     Preset(
         "mfcc-ctc",
         "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "layers": 6, "hidden": 192, "members": 4},
-        (*_ALWAYS, "consistency", "label_prior", "kernel", "members"),
+        {**_TRAINED, **_FEW_VOICES, "layers": 3, "hidden": 256, "members": 4},
+        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members"),
     ),
     Preset(
         "lstm-ctc",
         "LSTM that reads forwards alone and hears sound as it arrives, a distribution over symbols and blank at every frame.",
         {**_TRAINED, **_ARRIVING},
-        (*_ALWAYS, *_RECURRENT, "consistency", "label_prior"),
+        (*_ALWAYS, *_RECURRENT, "consistency", "mixup", "label_prior"),
     ),
     Preset(
         "transducer",
@@ -102,13 +104,13 @@ _PRESETS = (
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        (*_ALWAYS, "consistency", "label_prior", "kernel", "members"),
+        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members"),
     ),
     Preset(
         "transformer-ctc",
         "Self-attention over frames that convolutions have thinned out.",
         {**_TRAINED, "layers": 4, "feedforward": 512, "subsample": 4, "lr": 1e-3, "warmup": 200},
-        (*_ALWAYS, TransformerSettings, "consistency", "label_prior"),
+        (*_ALWAYS, TransformerSettings, "consistency", "mixup", "label_prior"),
     ),
     Preset(
         "conformer-ctc",
@@ -133,6 +135,7 @@ _PRESETS = (
             "chunk",
             "left",
             "consistency",
+            "mixup",
             "label_prior",
         ),
     ),

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.data.audio.frames import Ear
-from anaphora.data.audio.recordings import Recordings
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_rows import in_order
-from anaphora.data.pooled import HeldBatches
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.errors import DataError
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
 from anaphora.search import ctc_loss, transducer_loss
-from anaphora.settings.own import Part
 from anaphora.settings.transcribe import TranscriberSettings
+from anaphora.tasks.spoken import Frames, SpokenBatch
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
 from anaphora.tasks.transcribe.metrics import error_rates
@@ -39,87 +32,6 @@ from anaphora.training.schedules import teacher_forcing
 
 SHOWN = 4
 Model = CTCModel | Seq2Seq | TransducerModel
-Frames = np.ndarray[Any, np.dtype[np.float32]]
-
-
-@dataclass(frozen=True)
-class SpokenBatch:
-    """Some recordings as frames ``(time, features)``, and the symbols of their transcripts."""
-
-    inputs: list[Frames]
-    targets: list[list[int]]
-    indices: list[int]
-    """Where in the data each row comes from."""
-    copies: int = 1
-    """Rows that follow each other are the same recording, varied in so many ways."""
-
-    def __len__(self) -> int:
-        return len(self.indices) // self.copies
-
-    @property
-    def symbols(self) -> int:
-        """Target symbols, the end of each row included."""
-        return sum(map(len, self.targets)) + len(self.targets)
-
-    def shard(self, index: int, of: int) -> SpokenBatch:
-        """Recordings ``index``, ``index + of``, …: the part of one of ``of`` workers. It may be empty."""
-        rows = [i for i in range(len(self.indices)) if i // self.copies % of == index]
-        return SpokenBatch(
-            [self.inputs[i] for i in rows],
-            [self.targets[i] for i in rows],
-            [self.indices[i] for i in rows],
-            self.copies,
-        )
-
-
-def spoken_batches(
-    s: TranscriberSettings, data: Recordings, ear: Ear, tokenizer: Tokenizer
-) -> HeldBatches[SpokenBatch]:
-    """The batches of training: each recording varied again in every epoch, some of them joined, with ``consistency`` as two copies."""
-    targets = tokenizer.encode_batch(data.transcripts)
-    _check_room(s, data.lengths.tolist(), targets)
-
-    def make(indices: list[int]) -> SpokenBatch:
-        frames, said, places = [], [], []
-        for i in indices:
-            rows = ear.chosen(data, i, s.seed, batches.epoch, i)
-            joined = len(rows) > 1  # said one after the other
-            text = tokenizer.encode(" ".join(data.transcripts[j] for j in rows)) if joined else targets[i]
-            for copy in range(copies):
-                frames.append(ear.vary(data, rows, s.seed, batches.epoch, i, copy=copy))
-                said.append(text)
-                places.append(i)
-        return SpokenBatch(frames, said, places, copies)
-
-    copies = 2 if s.consistency else 1
-    heard_together = copies * (s.joined + 1) / 2  # recordings on average
-    batches = HeldBatches(
-        data.lengths,
-        make,
-        batch_tokens=max(1, int(s.batch_tokens / heard_together)),
-        max_tokens=s.max_tokens,
-        seed=s.seed,
-    )
-    return batches
-
-
-def _check_room(s: TranscriberSettings, lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> None:
-    """CTC cannot say more symbols than there are frames: count such recordings, and stop where all are so."""
-    if not (isinstance(s.model, Part) or s.model.endswith(("-ctc", "wav2vec2"))):
-        return
-    k = s.subsample
-    short = sum(-(-n // k) < len(target) for n, target in zip(lengths, targets, strict=True))
-    if short == len(lengths):
-        raise DataError(
-            f"no recording has as many frames (of {k * s.hop:g} s) as its transcript has symbols; "
-            "lower subsample or hop, or choose longer symbols (tokens)."
-        )
-    if short:
-        warnings.warn(
-            f"{short} of {len(lengths)} recordings are too short for their transcripts and teach nothing; lower "
-            "subsample, or check them",
-            stacklevel=4,
-        )
 
 
 class TranscriptionObjective:
@@ -168,7 +80,7 @@ class TranscriptionObjective:
         forcing = teacher_forcing(self.settings, self._step) if model.training else 1.0
         if isinstance(model, CTCModel):
             scores, frames = model(x, lengths)
-            total = frame_loss(model.frames, scores, frames, batch.targets)
+            total = frame_loss(model.frames, scores, frames, batch.targets, (batch.others, batch.shares))
             if batch.copies > 1 and len(batch):
                 members = len(scores) // len(batch.targets)
                 total = total + self.settings.consistency * disagreement(scores, frames) / members
@@ -262,29 +174,49 @@ def _symbol_loss(logits: Tensor, target_out: Tensor, smoothing: float) -> Tensor
 
 
 def frame_loss(
-    frames: nn.Module, scores: Tensor, lengths: Tensor, targets: Sequence[Sequence[int]]
+    frames: nn.Module,
+    scores: Tensor,
+    lengths: Tensor,
+    targets: Sequence[Sequence[int]],
+    mixed: tuple[Sequence[Sequence[int]], Sequence[float]] = ((), ()),
 ) -> Tensor:
     """Summed CTC loss of the scores ``(batch, time, symbols)`` that ``frames`` gave, of which ``lengths`` ``(batch,)`` are real. A target
     that its frames cannot spell adds nothing. With a prior, while training, it is the loss that `FrameScores` describes, and what it
     counts is counted on. Where several networks gave scores, ``(members · batch, time, symbols)``, it is what `MemberScores` describes.
+    Where rows are ``mixed``, with other targets y' by shares λ, it is (1 − λ) loss(y) + λ loss(y').
     """
     members = max(1, len(scores) // max(1, len(targets)))
-    rows = [list(row) for row in targets]
-    asked: dict[str, Any] = {"reduction": "sum", "impossible": "zero"}
+    others, shares = mixed
+    asked: dict[str, Any] = {"reduction": "none" if others else "sum", "impossible": "zero"}
     # a model of your own has scores of its own
     prior = frames if isinstance(frames, FrameScores) and frames.prior and frames.training else None
-    if members == 1 and prior is None:
-        return ctc_loss(scores.float(), rows, lengths, **asked)
+    if members == 1 and prior is None and not others:
+        return ctc_loss(scores.float(), [list(row) for row in targets], lengths, **asked)
     log_p = log_probabilities(scores)
 
-    def loss(log_p: Tensor, rows: list[list[int]]) -> Tensor:
+    def loss(log_p: Tensor, times: int) -> Tensor:
         weighed = log_p if prior is None else prior.weighed(log_p)
-        return ctc_loss(weighed, rows, lengths[: len(rows)], normalized=True, **asked)
+        one, other = (
+            ctc_loss(
+                weighed,
+                [list(row) for row in rows] * times,
+                lengths[: len(weighed)],
+                normalized=True,
+                **asked,
+            )
+            if rows
+            else weighed.new_zeros(())
+            for rows in (targets, others)
+        )
+        if not others:
+            return one
+        share = torch.tensor(shares, dtype=one.dtype, device=one.device).repeat(times)
+        return ((1 - share) * one + share * other).sum()
 
     if prior is not None:
         prior.count(log_p.detach(), lengths)
-    total = loss(log_p, rows * members) / members
+    total = loss(log_p, members) / members
     if members == 1:
         return total
     together = log_p.view(members, -1, *log_p.shape[1:]).logsumexp(0) - math.log(members)
-    return (total + loss(together, rows)) / 2
+    return (total + loss(together, 1)) / 2
