@@ -85,7 +85,7 @@ _PRESETS = (
     Preset(
         "mfcc-ctc",
         "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "layers": 3, "hidden": 256, "members": 4},
+        {**_TRAINED, **_FEW_VOICES, "layers": 3, "hidden": 256, "kernel": 7, "members": 4},
         (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members"),
     ),
     Preset(
