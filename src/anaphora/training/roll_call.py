@@ -1,9 +1,9 @@
 """Who has started: the processes of one start find each other in a store that may remember earlier starts.
 
 ``torchrun --max-restarts`` keeps one store for all its starts, and a killed process leaves in it the addresses at which it
-was to be reached. A process that reads those waits in vain for an answer, or is refused the connection. How often torchrun
-has restarted does not tell starts apart: on several machines each counts its own failures alone. So rank 0 draws a name
-for the start, and answers each process under a name which that process has just drawn itself.
+was to be reached. A process that reads those waits for an answer that never comes, or is refused the connection. How often
+torchrun has restarted does not tell starts apart: on several machines each counts its own failures alone. So rank 0 draws
+a name for the start, and answers each process under a name which that process has just drawn itself.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ def _wait(store: Store, key: str, rank: int, end: float) -> None:
     while not store.check([key]):  # rather than ``store.wait``, which no signal interrupts
         if time.monotonic() > end:
             raise TrainingError(
-                f"rank {rank} waited in vain for the other processes to start; start all of them again."
+                f"rank {rank} timed out: not all other processes started; start all of them again."
             )
         time.sleep(PAUSE)
