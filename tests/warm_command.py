@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,9 @@ def run(words: list[str], given: str = "", **options: Any) -> subprocess.Complet
 
 
 def start_group(
-    words: list[str], world: int, cwd: Path | None = None, **environment: str
+    words: list[str], world: int, cwd: Path | None = None, *, apart: float = 0.0, **environment: str
 ) -> list[subprocess.Popen[str]]:
-    """The processes torchrun would start, without its launcher's seconds."""
+    """The processes torchrun would start, without its launcher's seconds; each so many seconds after the one before."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -107,10 +108,12 @@ def start_group(
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": "1",
     }
-    return [
-        popen(words, cwd=cwd, env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank, **environment})
-        for rank in map(str, range(world))
-    ]
+    processes = []
+    for rank in map(str, range(world)):
+        time.sleep(apart if processes else 0.0)
+        env = {**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank, **environment}
+        processes.append(popen(words, cwd=cwd, env=env))
+    return processes
 
 
 def end_after_death(processes: list[subprocess.Popen[str]]) -> tuple[list[int], list[tuple[str, str]]]:

@@ -31,6 +31,15 @@ def start_two(folder, *words, **environment):
     )
 
 
+def said_at_end(process):
+    """What it wrote on stderr until its end; where that does not come, torchrun is told to end its processes too."""
+    try:
+        return process.communicate(timeout=300)[1]
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        pytest.fail(f"torchrun did not end:\n{process.communicate(timeout=60)[1]}")
+
+
 def curve(run):
     """The loss of every step and every dev loss, in order."""
     found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -98,7 +107,7 @@ def test_a_mistake_in_the_data_ends_both_and_is_printed_once(place, launcher):
     words = [word if word != "train.tsv" else "bad.tsv" for word in order("bad", **CALM)]
     if launcher == "torchrun":
         process = start_two(place, *words)
-        _, said = process.communicate(timeout=300)
+        said = said_at_end(process)
         assert process.returncode != 0
     else:  # what torchrun gives its processes: a store through which they agree
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -115,9 +124,9 @@ def test_ctrl_c_stops_both_at_one_step_and_both_go_on(place):
     process = start_two(place, *order("stopped", **CALM))
     wait_for(process, lambda: lines(place / "stopped") >= 5)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=300)
+    said_at_end(process)
     process = start_two(place, "resume", "stopped")
-    _, said = process.communicate(timeout=300)
+    said = said_at_end(process)
     assert process.returncode == 0, said
     same_curve(place, "stopped")
 
@@ -125,7 +134,7 @@ def test_ctrl_c_stops_both_at_one_step_and_both_go_on(place):
 @pytest.mark.slow
 def test_a_run_of_two_processes_can_be_finished_by_one(place):
     process = start_two(place, *order("fewer", **CALM), ANAPHORA_FAULT="checkpoint.manifest:2")
-    process.communicate(timeout=300)
+    said_at_end(process)
     said = finish(place, "resume", "fewer")
     assert "world was 2 and is 1" in said
     same_curve(place, "fewer")
@@ -172,7 +181,7 @@ def test_x6_torchrun_restarts_and_the_run_ends_with_the_same_bytes(place, rank):
     run = place / f"lost-{rank}"
     wait_for(process, lambda: any((run / "checkpoints").glob("step-*")))
     os.kill(rank_of(process.pid, rank), signal.SIGKILL)
-    _, said = process.communicate(timeout=300)
+    said = said_at_end(process)
     assert process.returncode == 0, said
     assert "goes on from the checkpoint of step" in said
     for name in ("model.safetensors", "metrics.jsonl", "samples.jsonl"):

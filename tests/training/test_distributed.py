@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed import TCPStore
 from training_toy import finish
 
 from anaphora.training.distributed import join
@@ -21,8 +22,10 @@ from warm_command import end_group as end
 TOY = Path(__file__).with_name("training_toy.py")
 
 
-def start(folder: Path, *words: str, world: int = 2, **environment: str) -> list[subprocess.Popen[str]]:
-    return start_group([str(TOY), str(folder), "dropout=0.0", *words], world, **environment)
+def start(
+    folder: Path, *words: str, world: int = 2, apart: float = 0.0, **environment: str
+) -> list[subprocess.Popen[str]]:
+    return start_group([str(TOY), str(folder), "dropout=0.0", *words], world, apart=apart, **environment)
 
 
 def await_file(path: Path) -> None:
@@ -51,10 +54,13 @@ def test_outside_torchrun_there_is_one_process():
 def test_two_processes_follow_the_curve_of_one_and_resume(tmp_path):
     finish(tmp_path / "one", dropout=0.0, log_every=1)
     words = ("log_every=1", "accumulate=2")
-    # 7 rows in 2 × 2 parts; one dies inside the save of step 30, and both are started again
-    codes, _ = end_after_death(start(tmp_path / "two", *words, ANAPHORA_FAULT="checkpoint.manifest:6"))
+    # 7 rows in 2 × 2 parts; one dies inside the save of step 30, and both are started again. As under torchrun the
+    # store lives on with what the dead have written; the first process looks into it before the second is there.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    job = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(store.port)}
+    codes, _ = end_after_death(start(tmp_path / "two", *words, **job, ANAPHORA_FAULT="checkpoint.manifest:6"))
     assert codes[0] == -9
-    codes, output = end(start(tmp_path / "two", *words))
+    codes, output = end(start(tmp_path / "two", *words, apart=0.3, **job, TORCHELASTIC_RESTART_COUNT="1"))
     assert codes == [0, 0], output
     assert [error for _, error in output] == ["", ""]  # nor does DDP say anything
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)

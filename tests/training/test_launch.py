@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch.distributed as dist
 
+from anaphora.training import launch
 from anaphora.training.launch import recall, remember
 
 
@@ -17,17 +18,26 @@ def job(monkeypatch):
     return store
 
 
-def test_only_a_restarted_process_remembers(job, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
+@pytest.mark.parametrize("count", ["0", "1"])
+def test_a_restarted_process_remembers_also_where_its_own_torchrun_counted_none(job, monkeypatch, count):
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
     remember("run", "runs/x")
-    assert recall("run") is None
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert recall("run") is None  # its own
+    launch._process.cache_clear()
     assert recall("run") == "runs/x"
     assert recall("out") is None
 
 
+def test_another_command_of_the_job_does_not_go_on_with_it(job, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["anaphora", "train", "classify", "a.tsv", "-o", "runs/x"])
+    remember("run", "runs/x")
+    launch._process.cache_clear()
+    monkeypatch.setattr("sys.argv", ["anaphora", "train", "classify", "b.tsv", "-o", "runs/x"])
+    assert recall("run") is None
+
+
 def test_outside_torchrun_there_is_nothing(monkeypatch):
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "3")
     remember("run", "runs/x")
+    launch._process.cache_clear()
     assert recall("run") is None

@@ -24,6 +24,7 @@ from anaphora.errors import AnaphoraError, TrainingError
 from anaphora.training.objective import Objective
 from anaphora.training.precision import choose_device
 from anaphora.training.pulse import Pulse, timeout
+from anaphora.training.roll_call import roll_call
 
 T = TypeVar("T")
 START = datetime.timedelta(minutes=30)  # for all processes to start
@@ -154,8 +155,7 @@ def join(device: str = "auto") -> Group:
 def _start(backend: str) -> None:
     """Form the group. Processes may start minutes apart; once all are there, collectives have a shorter time-out."""
     store, rank, world = next(rendezvous("env://", timeout=START))
-    store.set(f"started/{rank}", "")
-    store.wait([f"started/{other}" for other in range(world)], START)
+    store = roll_call(store, rank, world, START.total_seconds())
     limit = datetime.timedelta(seconds=timeout())
     dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=limit)
     atexit.register(leave)

@@ -1,40 +1,47 @@
 """What a job of ``torchrun`` remembers while it restarts its processes (``--max-restarts``): which run it began.
 
 The store is torchrun's own, which lives as long as the job. So a folder that held a run before the job is never taken for
-one of the job's own, and a restarted ``train`` goes on with what it began.
+one of the job's own, and a restarted ``train`` goes on with what it began. Whether a process was restarted does not follow
+from torchrun's count: on several machines each counts its own failures alone, and restarts for those of the others too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
+import json
 import os
+import secrets
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 PATIENCE = datetime.timedelta(seconds=5)
 
 
-def restarts() -> int:
-    """How often torchrun has restarted this process's group; 0 outside torchrun."""
-    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return int(count) if count.isdigit() else 0
-
-
 def remember(name: str, value: str) -> None:
     """Keep ``value`` for the restarted processes; does nothing outside torchrun."""
     for store in _store():
         with contextlib.suppress(RuntimeError):
-            store.set(f"anaphora/{name}", value)
+            store.set(f"anaphora/{name}", json.dumps([_process(), sys.argv[1:], value]))
 
 
 def recall(name: str) -> str | None:
-    """What was kept under ``name`` by the processes before a restart."""
-    for store in _store() if restarts() else ():
+    """What a process before a restart kept under ``name``, started with the same words; None for what this one kept."""
+    for store in _store():
         with contextlib.suppress(RuntimeError):
             if store.check([f"anaphora/{name}"]):
-                return str(store.get(f"anaphora/{name}").decode())
+                process, words, value = json.loads(store.get(f"anaphora/{name}"))
+                if process != _process() and words == sys.argv[1:]:
+                    return str(value)
     return None
+
+
+@functools.cache
+def _process() -> str:
+    """A name that no other process has."""
+    return secrets.token_hex(8)
 
 
 def _store() -> Iterator[Any]:
