@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from anaphora.kernels.gpu import entrance, logit_step, output_loss
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.columns import added
 from anaphora.kernels.gpu.eight import MULTIPLE
+from anaphora.kernels.gpu.products import carried_down, linear
 from anaphora.models.language import Language, TransformerBody
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
@@ -187,7 +187,7 @@ class _Loss(torch.autograd.Function):
         ignored: int,
         step: _Step,
     ) -> Tensor:
-        logits = F.linear(x, narrow)  # the kernels add the bias, which takes a product longer
+        logits = linear(x, narrow)  # the kernels add the bias, which takes a product longer
         ctx.step, ctx.numbers = step, (symbols, ignored)
         ctx.joined = ctx.needs_input_grad[0] and logit_step.fits(logits.shape[1], logits.device)
         if ctx.joined:
@@ -218,7 +218,7 @@ class _Loss(torch.autograd.Function):
             of_bias = sums[:symbols]
         of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], x, torch.float32))
         step.of_output = of_weight, of_bias
-        dx = made @ narrow
+        dx = carried_down(made, narrow)
         step.beside.stage()
         return dx, *(None,) * 6
 
@@ -232,6 +232,6 @@ def _joined_backward(
     scaled = logit_step.scaled(x, grad)
     of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], scaled, torch.float32))
     step.of_output = of_weight, of_bias
-    dx = logit_step.scaled(made @ narrow, grad)
+    dx = logit_step.scaled(carried_down(made, narrow), grad)
     step.beside.stage()
     return dx
