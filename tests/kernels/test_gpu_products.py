@@ -23,7 +23,7 @@ class Pretended:
         assert (a, b) == (Side(8, 6, True), Side(8, 70, False))
         assert (biased, index) == (False, 0)
 
-    def ways(self, most: int) -> list[int]:
+    def ways(self, most: int, bias: Tensor | None = None) -> list[int]:
         return [0, 1, 2][:most]
 
     def run(self, way: int, a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> None:
@@ -96,7 +96,7 @@ def test_every_way_gives_what_torch_gives(dtype: torch.dtype) -> None:
         (Side(k, m, False), Side(m, n, False), d, None, d @ w),
     ):
         product = cublaslt.Product(a_side, b_side, dtype, biased=bias is not None, index=0)
-        ways = product.ways(8)
+        ways = product.ways(8, bias)
         assert ways
         for way in ways:
             out = torch.full_like(wanted, float("nan"))

@@ -100,7 +100,7 @@ def _quickest(
     some = slice(None, None, max(1, len(out) // 64))
     wanted = out[some].clone()
     ways: list[Way] = []
-    for way in product.ways(MANY):
+    for way in product.ways(MANY, bias):
         out[some] = 0
         product.run(way, left, right, out, bias)
         if torch.equal(out[some], wanted):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref
 from functools import cache
+from threading import Lock
 from typing import NamedTuple
 
 import torch
@@ -90,10 +91,12 @@ class Product:
         columns = b.rows if b.transposed else b.columns
         shapes = (a[:2], b[:2], (rows, columns))
         self._layouts = [_layout(_TYPES[dtype], *shape) for shape in shapes]
+        self._lock = Lock()
         self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
-    def ways(self, most: int) -> list[Way]:
-        """At most so many, in the order in which the library would take them."""
+    def ways(self, most: int, bias: Tensor | None = None) -> list[Way]:
+        """At most so many, in the order in which the library would take them; ``bias`` is one that `run` may be given."""
+        self._place(bias)
         wish, found, count = ctypes.c_void_p(), (Way * most)(), ctypes.c_int()
         _check(library().cublasLtMatmulPreferenceCreate(byref(wish)))
         try:
@@ -111,16 +114,22 @@ class Product:
 
     def run(self, way: Way, a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> None:
         """Compute it on the current stream; ``bias`` is of the type of the others."""
-        if self._biased:
-            assert bias is not None
-            self._set(_BIAS, ctypes.c_uint64(bias.data_ptr()))
         space = torch.empty(SPACE, dtype=torch.uint8, device=out.device)
         places = [ctypes.c_void_p(t.data_ptr()) for t in (a, b, out, space)]
         stream = ctypes.c_void_p(torch.cuda.current_stream(out.device).cuda_stream)
         one, zero, (la, lb, lout) = byref(self._one), byref(self._zero), self._layouts
         matrices = (one, places[0], la, places[1], lb, zero, places[2], lout, places[2], lout)
         how = (byref(way.how), places[3], ctypes.c_size_t(SPACE), stream)
-        _check(library().cublasLtMatmul(self._handle, self._what, *matrices, *how))
+        with self._lock:  # where the bias lies is a part of what all threads share
+            self._place(bias)
+            _check(library().cublasLtMatmul(self._handle, self._what, *matrices, *how))
+
+    def _place(self, bias: Tensor | None) -> None:
+        """Say where the bias lies."""
+        if (bias is not None) != self._biased:
+            raise ValueError("a bias was promised and is missing, or the other way round")
+        if bias is not None:
+            self._set(_BIAS, ctypes.c_uint64(bias.data_ptr()))
 
     def _set(self, attribute: int, value: ctypes.c_int32 | ctypes.c_uint64) -> None:
         size = ctypes.c_size_t(ctypes.sizeof(value))
