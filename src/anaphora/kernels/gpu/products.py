@@ -22,7 +22,7 @@ MANY = 16  # kernels that are tried, at most
 SIZES = 64  # of which the best is looked for; more would mean that they change all the time
 ROUNDS, CALLS = 4, 3
 ALIGNED = 256  # bytes at whose multiples cublasLt takes matrices to begin
-AHEAD = 0.98  # of the time of torch's choice that another one may take to be preferred
+AHEAD = 0.96  # of the time of torch's choice that another one may take to be preferred; small tiles gain less once the GPU is hot
 
 Chosen = tuple[Product, Way] | None
 _known: dict[tuple[object, ...], Chosen] = {}
