@@ -13,6 +13,7 @@ from test_transformer_lean import SYMBOLS, batch, check, made, with_gradients
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import SettingsError
 from anaphora.kernels.gpu import products
+from anaphora.kernels.gpu.beside import Beside
 from anaphora.models.language_passes import fills_gpu, has_large_output, is_written_out, why_not_eight
 from anaphora.settings.language import LanguageSettings
 from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
@@ -173,6 +174,15 @@ def test_large_steps_have_one_queue() -> None:
     many = torch.zeros(1, dtype=torch.long).expand(1, rows)
     assert fills_gpu(made(hidden=128, feedforward=512), many)
     assert not fills_gpu(made(hidden=128, feedforward=512), many[:, 1:])
+
+
+def test_without_a_second_queue_work_is_done_at_once() -> None:
+    beside, done = Beside(torch.device("cuda"), second=False), []  # needs no GPU then
+    beside.run(lambda: done.append(1))
+    assert done == [1]
+    beside.so_far()()
+    beside.stage()
+    beside.join()
 
 
 @pytest.mark.cuda

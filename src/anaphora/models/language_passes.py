@@ -87,8 +87,8 @@ class _Step:
 
 
 def fills_gpu(model: Language, inputs: Tensor) -> bool:
-    """Whether each product of a step of ``inputs`` ``(rows, time)`` occupies a GPU by itself: two at once would only take cache and power
-    from one another (26.7 ms a step of 12 × 768 with a second queue, 26.5 without)."""
+    """Whether each product of a step of ``inputs`` ``(rows, time)`` occupies a GPU by itself: a second queue has nothing to
+    fill then (26.7 ms a step of 12 × 768 with one, 26.5 without)."""
     layer: Any = model.body.stack.layers[0]
     weight: Tensor = layer.feedforward.first.weight
     return inputs.numel() * weight.numel() >= products.LARGE

@@ -1,8 +1,8 @@
 """Large products for a training step by the quickest of NVIDIA's kernels for them, which is tried out once for each size.
 
 cuBLAS takes the first kernel that its rules name. On an H200 that is busy all the time its choice for a wide result of a short sum, such as
-16 384 × 3 072 of 768, takes 132 µs, and another one 121. All that are tried sum in the same order: what they give is the same, bit for bit, so
-that a run does not depend on which was quicker on the day.
+16 384 × 3 072 of 768, takes 132 µs, and another one 121. Only those are kept whose
+result has the same bits in some rows, as undivided sums have, so that a run does not depend on which was quicker on the day.
 """
 
 from __future__ import annotations
