@@ -197,9 +197,12 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         print(f"{name}, {side}: {best[side] * 1e3:.2f} ms a step", file=sys.stderr, flush=True)
     rows = compared(name, "training", best, options)
     if options.sustained:
-        steady = {side: sustained(step, data, options.sustained) for side, step in sides.items()}
-        for side, took in steady.items():
-            print(f"{name}, {side}: {took * 1e3:.2f} ms a step, sustained", file=sys.stderr, flush=True)
+        steady = {}
+        for side, step in sides.items():
+            steady[side] = sustained(step, data, options.sustained)
+            print(
+                f"{name}, {side}: {steady[side] * 1e3:.2f} ms a step, sustained", file=sys.stderr, flush=True
+            )
         rows += compared(name, "training, sustained", steady, options)
     if options.profile:
         for side, step in sides.items():

@@ -12,7 +12,9 @@ from test_transformer_lean import SYMBOLS, batch, check, made, with_gradients
 
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import SettingsError
-from anaphora.models.language_passes import has_large_output, is_written_out, why_not_eight
+from anaphora.kernels.gpu import products
+from anaphora.kernels.gpu.beside import Beside
+from anaphora.models.language_passes import fills_gpu, has_large_output, is_written_out, why_not_eight
 from anaphora.settings.language import LanguageSettings
 from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.language.build import build_language
@@ -164,6 +166,25 @@ def test_a_model_that_eight_bits_do_not_fit_is_named(monkeypatch: pytest.MonkeyP
     assert "8.9" in str(why_not_eight(made(), gpu))
 
 
+def test_large_steps_have_one_queue() -> None:
+    layer: Any = made(hidden=128, feedforward=512).body.stack.layers[0]
+    few = torch.zeros(4, 64, dtype=torch.long)
+    assert not fills_gpu(made(hidden=128, feedforward=512), few)
+    rows = -(-products.LARGE // layer.feedforward.first.weight.numel())
+    many = torch.zeros(1, dtype=torch.long).expand(1, rows)
+    assert fills_gpu(made(hidden=128, feedforward=512), many)
+    assert not fills_gpu(made(hidden=128, feedforward=512), many[:, 1:])
+
+
+def test_without_a_second_queue_work_is_done_at_once() -> None:
+    beside, done = Beside(torch.device("cuda"), second=False), []  # needs no GPU then
+    beside.run(lambda: done.append(1))
+    assert done == [1]
+    beside.so_far()()
+    beside.stage()
+    beside.join()
+
+
 @pytest.mark.cuda
 def test_products_of_eight_bits_on_a_gpu() -> None:
     if torch.cuda.get_device_capability() < (8, 9):
@@ -178,10 +199,19 @@ def test_it_is_as_exact_on_a_gpu(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(("symbols", "eights"), [(SYMBOLS, False), (100, False), (SYMBOLS, True)])
-def test_captured_steps_are_those_that_are_not(symbols: int, eights: bool) -> None:
+@pytest.mark.parametrize(
+    ("symbols", "eights", "large"),
+    [(SYMBOLS, False, False), (100, False, False), (SYMBOLS, True, False), (SYMBOLS, False, True)],
+)
+def test_captured_steps_are_those_that_are_not(
+    symbols: int, eights: bool, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if eights and torch.cuda.get_device_capability() < (8, 9):
         pytest.skip("this GPU has no numbers of eight bits")
+    if large:  # one queue, and other kernels for products
+        monkeypatch.setattr(products, "LARGE", 0)
+        monkeypatch.setattr(products, "_known", {})
+        monkeypatch.setattr(products, "AHEAD", 10.0)
     settings = resolve(
         TASKS["language"],
         {"model": "transformer", "layers": 3, "hidden": 256, "heads": 4, "context": 64, "dropout": 0.0},

@@ -34,7 +34,7 @@ extern "C" __global__ void adam_step(const long long*chunks,const long long*plac
   const float r1=__int_as_float(rest1_bits),r2=__int_as_float(rest2_bits);
   const float by=1.f/ *divisor;
   for(int task=blockIdx.x;task<count;task+=gridDim.x){
-    const long long*row=chunks+3LL*task,*at=places+row[0],first=row[1];
+    const long long*row=chunks+3LL*FROM_LAST(task,count),*at=places+row[0],first=row[1];
     float*p=(float*)at[0]+first,*m=(float*)at[tensors]+first,*v=(float*)at[2*tensors]+first;
     const float*g=(const float*)gradients[row[0]]+first;
     const float t=*(const float*)at[3*tensors];

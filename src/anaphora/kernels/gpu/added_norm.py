@@ -27,13 +27,14 @@ extern "C" __global__ void added_norm(const elem*x,const elem*delta,const float*
                                       elem*kept,elem*y,float*mean,float*inverse,unsigned char*eight,float*scales,int rows,int eps_bits){
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31;
   const float eps=__int_as_float(eps_bits);
-  for(int r=blockIdx.x*4+warp;r<rows;r+=gridDim.x*4){
+  for(int turn=blockIdx.x*4+warp;turn<rows;turn+=gridDim.x*4){
+    const int r=FROM_LAST(turn,rows);
     const long long at=(long long)r*WIDTH+lane*4;
     Four v[CHUNKS],d[CHUNKS];
     #pragma unroll
     for(int k=0;k<CHUNKS;k++){
-      v[k].all=*(const unsigned long long*)(x+at+k*128);
-      if(ADDS)d[k].all=*(const unsigned long long*)(delta+at+k*128);
+      v[k].all=LAST_LOOK(unsigned long long,x+at+k*128);
+      if(ADDS)d[k].all=LAST_LOOK(unsigned long long,delta+at+k*128);
     }
     float f[CHUNKS*4],sum=0.f;
     #pragma unroll
@@ -49,7 +50,7 @@ extern "C" __global__ void added_norm(const elem*x,const elem*delta,const float*
         f[k*4+i]=w;
         sum+=w;
       }
-      if(ADDS||BIASED)*(unsigned long long*)(kept+at+k*128)=v[k].all;
+      if(ADDS||BIASED)PUT_AWAY(unsigned long long,kept+at+k*128,v[k].all);
     }
     const float m=CENTRED?over_warp(sum)/WIDTH:0.f;
     float squares=0.f;

@@ -15,14 +15,14 @@ LATE = 2  # stages that the second queue may be behind the chain
 
 
 class Beside:
-    """A second queue. On anything but a CUDA GPU what it is given is done at once.
+    """A second queue. On anything but a CUDA GPU, and without a ``second`` one, what it is given is done at once.
 
     What is given to `run` may read what the chain has computed before, by its closure: that is kept until the work is over, since the
     chain could write to memory that is freed. Both queues can be captured in one CUDA graph.
     """
 
-    def __init__(self, device: torch.device):
-        self._stream: Any = _stream(device) if device.type == "cuda" else None
+    def __init__(self, device: torch.device, *, second: bool = True):
+        self._stream: Any = _stream(device) if second and device.type == "cuda" else None
         self._kept: list[Any] = []
         self._stages: deque[tuple[Any, list[Any]]] = deque()
 

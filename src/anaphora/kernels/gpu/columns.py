@@ -55,8 +55,8 @@ BEFORE
 extern "C" __global__ void NAME(POINTERS,elem*out,float*sums,int rows,int width,int share NUMBERS){
   __shared__ float part[8][256];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,stripes=(width+255)/256,shares=(rows+share-1)/share;
-  for(int task=blockIdx.x;task<stripes*shares;task+=gridDim.x){
-    const int c=task%stripes*256+lane*8,first=task/stripes*share,last=min(rows,first+share);
+  for(int turn=blockIdx.x;turn<stripes*shares;turn+=gridDim.x){
+    const int task=FROM_LAST(turn,stripes*shares),c=task%stripes*256+lane*8,first=task/stripes*share,last=min(rows,first+share);
     float sum[8]={0.f,0.f,0.f,0.f,0.f,0.f,0.f,0.f};
     if(c<width){
       SETUP
@@ -183,7 +183,7 @@ def values_of(kind: Activation) -> Parts:
         "const elem*x,const float*bias",
         """Some v[AHEAD];
         #pragma unroll
-        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last)v[k].all=*(const uint4*)(x+(long long)(r0+STEP*k)*width+c);""",
+        for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last)v[k].all=LAST_LOOK(uint4,x+(long long)(r0+STEP*k)*width+c);""",
         "f[i]=value(wide(v[k].each[i])+b[i]);",
         before=f"#define SUMMED 0\n{QUICK}{ACTIVATIONS[kind]}",
         setup=BIAS,
@@ -199,7 +199,7 @@ def slopes_of(kind: Activation) -> Parts:
         #pragma unroll
         for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last){
           const long long at=(long long)(r0+STEP*k)*width+c;
-          g[k].all=*(const uint4*)(grad+at);v[k].all=*(const uint4*)(x+at);
+          g[k].all=LAST_LOOK(uint4,grad+at);v[k].all=LAST_LOOK(uint4,x+at);
         }""",
         "f[i]=wide(g[k].each[i])*slope(wide(v[k].each[i])+b[i]);",
         before=QUICK + ACTIVATIONS[kind],
@@ -215,7 +215,7 @@ MERGE = Parts(
         #pragma unroll
         for(int k=0;k<AHEAD;k++)if(r0+STEP*k<last){
           const int r=r0+STEP*k;
-          v[k].all=*(const uint4*)(from+(long long)(r/time)*by_row+(long long)(r%time)*by_place);
+          v[k].all=LAST_LOOK(uint4,from+(long long)(r/time)*by_row+(long long)(r%time)*by_place);
         }""",
     "f[i]=wide(v[k].each[i]);",
     setup="""const int third=width/3,of=c/third,inside=c-of*third;

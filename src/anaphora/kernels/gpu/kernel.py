@@ -40,6 +40,17 @@ typedef double elem;
 __device__ inline double wide(elem v){return v;}
 __device__ inline elem narrow(double v){return v;}
 #endif
+// Products go through their rows from the first to the last, and more than fits into the second-level cache. Kernels between them take the
+// last rows first: those were written last, and then the first rows are, with which the next product begins.
+#define FROM_LAST(TURN,COUNT) ((COUNT)-1-(TURN))
+// What is not read again soon leaves the cache first.
+#ifdef __CUDA_ARCH__
+#define LAST_LOOK(TYPE,FROM) __ldcs((const TYPE*)(FROM))
+#define PUT_AWAY(TYPE,TO,VALUE) __stcs((TYPE*)(TO),VALUE)
+#else
+#define LAST_LOOK(TYPE,FROM) (*(const TYPE*)(FROM))
+#define PUT_AWAY(TYPE,TO,VALUE) (*(TYPE*)(TO)=(VALUE))
+#endif
 """
 
 

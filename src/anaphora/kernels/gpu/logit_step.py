@@ -53,12 +53,12 @@ extern "C" __global__ __launch_bounds__(THREADS) void logit_step(const elem*bias
   for(int k=0;k<EACH*8;k++)sum[k]=0.f;
   for(int p=thread;p<PIECES;p+=THREADS)start[p]=((const uint4*)bias)[p];
   int odd=0;
-  for(int p=thread;p<PIECES;p+=THREADS)if((int)blockIdx.x<rows)copied(memory+p,z+(long long)blockIdx.x*WIDTH+p*8);
+  for(int p=thread;p<PIECES;p+=THREADS)if((int)blockIdx.x<rows)copied(memory+p,z+(long long)FROM_LAST((int)blockIdx.x,rows)*WIDTH+p*8);
   queued();
-  for(int n=blockIdx.x;n<rows;n+=gridDim.x,odd^=1){
-    const int next=n+gridDim.x;
+  for(int turn=blockIdx.x;turn<rows;turn+=gridDim.x,odd^=1){
+    const int next=turn+gridDim.x,n=FROM_LAST(turn,rows);
     const uint4*row=memory+odd*PIECES;
-    if(next<rows)for(int p=thread;p<PIECES;p+=THREADS)copied(memory+(odd^1)*PIECES+p,z+(long long)next*WIDTH+p*8);
+    if(next<rows)for(int p=thread;p<PIECES;p+=THREADS)copied(memory+(odd^1)*PIECES+p,z+(long long)FROM_LAST(next,rows)*WIDTH+p*8);
     queued();
     but_last();
     const long long at=y[n];

@@ -26,8 +26,8 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
                                           const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
   __shared__ float part[4][WIDTH];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share;
-  for(int task=blockIdx.x;task<shares;task+=gridDim.x){
-    const int first=task*share,last=min(rows,first+share);
+  for(int turn=blockIdx.x;turn<shares;turn+=gridDim.x){
+    const int task=FROM_LAST(turn,shares),first=task*share,last=min(rows,first+share);
     float gains[CHUNKS*4],of_gain[CHUNKS*4],of_shift[CHUNKS*4],of_bias[CHUNKS*4];
     #pragma unroll
     for(int k=0;k<CHUNKS*4;k++){
@@ -39,9 +39,9 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
       Four g[CHUNKS],v[CHUNKS],a[CHUNKS];
       #pragma unroll
       for(int k=0;k<CHUNKS;k++){
-        g[k].all=*(const unsigned long long*)(dy+at+k*128);
-        v[k].all=*(const unsigned long long*)(x+at+k*128);
-        if(ABOVE)a[k].all=*(const unsigned long long*)(above+at+k*128);
+        g[k].all=LAST_LOOK(unsigned long long,dy+at+k*128);
+        v[k].all=LAST_LOOK(unsigned long long,x+at+k*128);
+        if(ABOVE)a[k].all=LAST_LOOK(unsigned long long,above+at+k*128);
       }
       const float m=CENTRED?mean[r]:0.f,s=inverse[r];
       float one=0.f,two=0.f;

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from anaphora.kernels.gpu.eight import Eight, product
+from anaphora.kernels.gpu.products import carried_down, linear
 from anaphora.kernels.gpu.undivided import undivided
 
 
@@ -30,14 +30,14 @@ class Matrix(NamedTuple):
         """W x + b of each row: ``(n, k)`` -> ``(n, m)``."""
         if x.eight is None or self.eight is None:
             assert self.narrow is not None
-            return F.linear(x.rows, self.narrow, bias)
+            return linear(x.rows, self.narrow, bias)
         return product(x.eight, self.eight, x.rows.dtype, bias)
 
     def back(self, d: Factor) -> Tensor:
         """Wᵀ d of each row: ``(n, m)`` -> ``(n, k)``."""
         if d.eight is None or self.across is None:
             assert self.narrow is not None
-            return d.rows @ self.narrow
+            return carried_down(d.rows, self.narrow)
         return product(d.eight, self.across, d.rows.dtype)
 
 

@@ -3,7 +3,7 @@
 As in `lean`, what is added to the residual stream, its bias and the next norm are one kernel forward and one backward. Here the order of all
 kernels is known beforehand too: the gradients of weights, on which nothing waits, are computed `Beside` the chain that carries the gradient
 down the layers, and so are the sums for biases and norms and the rounding of weights. Captured as CUDA graphs, a step has no pauses then
-which another kernel does not fill.
+which another kernel does not fill. Where products are so large that each occupies the GPU, all is done in one queue.
 """
 
 from __future__ import annotations
