@@ -37,7 +37,7 @@ _CONVERT = "save the file as UTF-8 (`iconv -f WINDOWS-1252 -t UTF-8` for one of 
 
 
 class TextFile:
-    """Bytes of a file (of what is inside, for ``.gz``, ``.zst`` and ``.zip``), read with ``pread``: nothing of it stays
+    """Bytes of a file (of what is inside, for packed ones, see `PACKED` of `anaphora.files.unpacking`), read with ``pread``: nothing of it stays
     in memory. UTF-16 is read as the UTF-8 it would be.
 
     ``folder`` is where a compressed file is unpacked to, into a file without a name that is gone when this
