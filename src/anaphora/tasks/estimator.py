@@ -256,6 +256,12 @@ class Estimator(Intervening, Predicting):
         if epochs is not None:
             longer |= {"epochs": epochs, "min_steps": 0, "max_steps": 0}
         back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
+        if longer and cls.again(back)._direct:
+            raise SettingsError(
+                [
+                    f"{run}: {back['model']} is fitted in one go, so it cannot be trained longer; train it again."
+                ]
+            )
         self = cls.again({**back, **longer})
         self.trusts = trust
         reporter = reporter or reporter_for(self.settings_, verbose)
@@ -374,7 +380,10 @@ class Estimator(Intervening, Predicting):
         if now == config and now.parts == config.parts:
             return
         if self.settings_.steps <= reached and self.settings_.steps != config.settings.steps:  # type: ignore[attr-defined]
-            raise RunError(f"{run.path}: has trained for {reached} steps already; ask for more than that.")
+            raise RunError(
+                f"{run.path}: has trained for {reached} steps already, so nothing is left to do up to step {self.settings_.steps}; "
+                "give a larger number."
+            )
         run.write_text("config.json", now.to_json())
 
     def _folder(self, out: str | Path | None) -> Path:
