@@ -28,7 +28,7 @@ from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
 from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
-from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_asked, train_seeds
+from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_of, train_seeds
 from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import as_told
@@ -99,7 +99,7 @@ class Estimator(Intervening, Predicting):
         reporter = reporter or reporter_for(self.settings_, verbose)
         if seeds == 1 and not isinstance(seeds, bool):
             return self._fit(opened, out, force, reporter)
-        chosen = seeds_asked(seeds, self.settings_.seed)
+        chosen = seeds_of(self, seeds)
         place = self._folder(out)
         begin_seeds(self, place, chosen, force=force)
         self._given["seed"] = chosen[0]
