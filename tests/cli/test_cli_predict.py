@@ -91,6 +91,10 @@ def test_lines_before_a_broken_one_are_answered(model, tmp_path, capsys):
     ("arguments", "told"),
     [
         (["none.txt"], "none.txt: there is no such file."),
+        (
+            ["love it"],
+            "love it: there is no such file; to ask about a text, pipe it: echo TEXT | anaphora predict RUN.",
+        ),
         (["."], ". is a folder"),
         (["in.txt", "--beam", "0"], "--beam: beam = 0 cannot be used: it must be at least 1."),
         (["in.txt", "--n-best", "0"], "--n-best: n_best = 0 cannot be used: it must be at least 1."),
