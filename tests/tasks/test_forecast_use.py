@@ -241,6 +241,18 @@ def test_targets_of_zeros_and_ones_get_advice_for_them():
         an.Forecaster("var").fit(rolls)
 
 
+@pytest.mark.parametrize("model", ["var", "gru"])
+def test_a_series_without_a_single_value_is_not_forecast(of_preset, model):
+    forecaster = of_preset(model)
+    history = waves(40)
+    with pytest.raises(
+        DataError, match=r"series 1: every value of .* is missing, so there is nothing to forecast from"
+    ):
+        forecaster.predict(np.full_like(history, np.nan))
+    history[-5:] = np.nan
+    assert np.isfinite(forecaster.predict(history)).all()
+
+
 def test_a_table_is_read_by_its_names_and_an_array_by_its_places(tmp_path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": np.sin(np.arange(120.0)), "b": 100 + np.arange(120.0)})

@@ -93,6 +93,8 @@ class Transcriber:
             raise SettingsError([f"overlap = {overlap:g} must be less than window = {window:g}."])
         if isinstance(inputs, str | Path):
             raise DataError("predict takes a list of recordings: write [recording] for a single one.")
+        if not isinstance(inputs, Iterable):
+            raise DataError(f"predict takes a list of recordings, not a {type(inputs).__name__}.")
         voices = tracts(self._voices)
         heard = [
             self.ear.hear(one, number, tract)

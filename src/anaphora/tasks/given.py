@@ -26,6 +26,8 @@ def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
     """
     if isinstance(data, str):
         raise DataError("predict takes a list of texts: write [text] for a single one.")
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise DataError(f"predict takes a list of inputs, not a {type(data).__name__}.")
     table = table_of(data, "the table")
     if table is None:
         _, data, table = peeked(data, "the table")

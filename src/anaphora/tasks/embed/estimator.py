@@ -178,6 +178,10 @@ class Embedder(SequenceReader):
 
     def _read(self, items: Sequence[Any]) -> list[Input]:
         for number, x in enumerate(items, start=1):
+            if not hasattr(x, "__len__"):
+                raise DataError(
+                    f"input {number} is a {type(x).__name__}; give a text, or a sequence of numbers."
+                )
             if not len(x):
                 raise DataError(f"input {number} is empty; give at least one symbol.")
         return cut(self._encode(items), self.settings_.max_tokens)
