@@ -9,7 +9,7 @@ from dataclasses import replace
 from anaphora.search._hypothesis import Hypothesis, NBest
 
 WIDER, MOST = (1, 2, 4, 8), 2048
-"""So many times as wide a search may become, and hypotheses it then keeps at most, to find as many different texts as were asked for."""
+"""So many times as wide a search may become, and hypotheses it then keeps at most, to find as many different texts as n_best."""
 
 
 def distinct(nbest: Sequence[Hypothesis], text: Callable[[Hypothesis], str]) -> NBest:

@@ -61,6 +61,15 @@ def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:
     return given
 
 
+def check_filled(items: Iterable[Any]) -> None:
+    """A `DataError` for the first input that is neither a text nor a sequence, or has nothing in it."""
+    for number, x in enumerate(items, start=1):
+        if not hasattr(x, "__len__"):
+            raise DataError(f"input {number} is a {type(x).__name__}; give a text, or a sequence of numbers.")
+        if not len(x):
+            raise DataError(f"input {number} is empty; give at least one symbol.")
+
+
 class NotFiniteError(DataError):
     """A prediction that is not a finite number: numbers so large that the model's overflow."""
 

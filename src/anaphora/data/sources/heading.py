@@ -1,4 +1,4 @@
-"""Whether the first row of a table holds names of columns, told by the rows below it."""
+"""Whether the first row of a table holds names of columns, by comparison with the rows below it."""
 
 from __future__ import annotations
 

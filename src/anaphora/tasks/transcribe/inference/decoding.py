@@ -78,12 +78,10 @@ class Search:
         return {"lexicon": self.lexicon, "word_bonus": self.word_bonus, **weight, **hot}
 
     def widths(self) -> Iterable[int]:
-        """How many hypotheses are asked for, and how many more while too few of their texts differ."""
+        """How many hypotheses are searched for, and how many more while too few of their texts differ."""
         if self.own is not None:
             return (MOST,)
-        if (
-            self.lexicon is not None
-        ):  # its words differ, and what is asked for decides what a search for words keeps
+        if self.lexicon is not None:  # its words differ, and n_best decides what a search for words keeps
             return widths(self.n_best)
         return (1,) if self.width == 1 else widths(max(self.width, self.n_best))
 
