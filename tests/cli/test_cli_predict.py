@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -90,6 +91,10 @@ def test_lines_before_a_broken_one_are_answered(model, tmp_path, capsys):
     ("arguments", "told"),
     [
         (["none.txt"], "none.txt: there is no such file."),
+        (
+            ["love it"],
+            "love it: there is no such file; to ask about a text, pipe it: echo TEXT | anaphora predict RUN.",
+        ),
         (["."], ". is a folder"),
         (["in.txt", "--beam", "0"], "--beam: beam = 0 cannot be used: it must be at least 1."),
         (["in.txt", "--n-best", "0"], "--n-best: n_best = 0 cannot be used: it must be at least 1."),
@@ -139,6 +144,8 @@ def test_batches_are_cut_and_marks_at_the_start_dropped(tmp_path):
 def test_packed_files_and_utf_16_are_read_as_in_training(tmp_path):
     (tmp_path / "in.txt.gz").write_bytes(gzip.compress(b"a\nb\nc\n"))
     assert list(line_batches(str(tmp_path / "in.txt.gz"), most=2)) == [["a", "b"], ["c"]]
+    (tmp_path / "in.txt.bz2").write_bytes(bz2.compress(b"a\nb\nc\n"))
+    assert list(line_batches(str(tmp_path / "in.txt.bz2"), most=2)) == [["a", "b"], ["c"]]
     (tmp_path / "in.txt").write_bytes("ä\nb\n".encode("utf-16"))
     assert list(line_batches(str(tmp_path / "in.txt"))) == [["ä", "b"]]
     (tmp_path / "in.txt.zip").write_bytes(b"a\n")

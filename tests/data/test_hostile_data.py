@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import struct
 import subprocess
@@ -99,6 +101,8 @@ def answers(tmp_path_factory):
     archive(folder / "bomb.npz", 320)
     (folder / "lies.npy").write_bytes(npy_head((1 << 44,)))
     (folder / "bomb.tsv.gz").write_bytes(zeros(400))
+    (folder / "bomb.tsv.bz2").write_bytes(bz2.compress(bytes(1 << 22)) * 100)
+    (folder / "bomb.tsv.xz").write_bytes(lzma.compress(bytes(1 << 22), preset=0) * 100)
     (folder / "bomb-idx3-ubyte.gz").write_bytes(zeros(400))
     (folder / "rolls.json").write_text('{"train": ' + "[" * 100_000)
     (folder / "slow.wav").write_bytes(wav(rate=1, samples=8000))
@@ -108,7 +112,7 @@ def answers(tmp_path_factory):
         os.mkfifo(folder / f"pipe{ending}")
         (folder / f"zeros{ending}").symlink_to("/dev/zero")
     asked = [
-        ("series", "bomb.npz"), ("labelled", "bomb.npz"), ("series", "lies.npy"), ("pairs", "bomb.tsv.gz"),
+        ("series", "bomb.npz"), ("labelled", "bomb.npz"), ("series", "lies.npy"), ("pairs", "bomb.tsv.gz"), ("pairs", "bomb.tsv.bz2"), ("text", "bomb.tsv.xz"),
         ("text", "bomb.tsv.gz"), ("labelled", "bomb-idx3-ubyte.gz"), ("series", "rolls.json"), ("sound", "slow.wav"),
         ("sound", "claims.wav"), ("picture", "huge.png"),
     ]  # fmt: skip
@@ -138,6 +142,8 @@ def answers(tmp_path_factory):
         ("labelled bomb.npz", "over 100 times its size"),
         ("series lies.npy", "promises 16.0 TiB"),
         ("pairs bomb.tsv.gz", "over 100 times its size"),
+        ("pairs bomb.tsv.bz2", "over 100 times its size"),
+        ("text bomb.tsv.xz", "over 100 times its size"),
         ("text bomb.tsv.gz", "over 100 times its size"),
         ("series rolls.json", "nested too deeply"),
         ("sound slow.wav", "too long at 16000 Hz"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
 import itertools
 import json
+import lzma
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +105,8 @@ FILES: dict[str, Callable[[Rows, Path], Any]] = {
     "BOM and CRLF": written("d.csv", lambda rows: as_csv(rows, end="\r\n").encode("utf-8-sig")),
     "UTF-16": written("e.csv", lambda rows: as_csv(rows).encode("utf-16")),
     "gz": written("f.csv.gz", lambda rows: gzip.compress(as_csv(rows).encode())),
+    "bz2": written("f.csv.bz2", lambda rows: bz2.compress(as_csv(rows).encode())),
+    "xz": written("f.csv.xz", lambda rows: lzma.compress(as_csv(rows).encode())),
     "zst": written("g.csv.zst", zst),
     "zip": written("h.csv.zip", zipped),
     "JSON lines": written("i.jsonl", lambda rows: as_lines(rows).encode()),

@@ -322,7 +322,7 @@ def test_transcribers(name: str, tmp_path: Path) -> None:
     m = stirred(make())
     runner = exported(m, tmp_path)
     assert runner.predict(given) == m.predict(given)
-    searches: list[dict[str, Any]] = [{"beam": 1}, {"beam": 5, "n_best": 3}]
+    searches: list[dict[str, Any]] = [{"beam": 1}, {"beam": 5, "n_best": 3}, {"n_best": 8}]
     if "ctc" in name or "mfcc" in name:
         searches.append({"window": 0.3, "overlap": 0.1})
     for options in searches:

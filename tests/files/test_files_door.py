@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import bz2
 import errno
 import gzip
 import io
 import json
+import lzma
 import os
 import socket
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +22,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import anaphora
-from anaphora.errors import SettingsError
+from anaphora.data.files import TextFile
+from anaphora.errors import DataError, SettingsError
 from anaphora.files import Refused, limits, open_plain, open_stream, parse_json, read_bytes, streamed
 from anaphora.files.arrays import load_arrays, load_npy, load_npz
 from anaphora.files.unpacking import unpacked, unpacked_to_disk, unpacking
@@ -193,6 +197,47 @@ def test_a_compressed_file_is_read_line_by_line_within_its_limits(tmp_path, monk
     monkeypatch.setattr("anaphora.files.bounds.SMALL", 1 << 20)
     with unpacking(path) as file, pytest.raises(Refused, match="ANAPHORA_MAX_RATIO"):
         file.read()
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".bz2", bz2.compress), (".xz", lzma.compress)])
+def test_bz2_and_xz_are_read_whole_or_refused(tmp_path, monkeypatch, ending, pack):
+    path, text = tmp_path / f"a{ending}", bytes(range(256)) * 5000
+    path.write_bytes(pack(text) + pack(b"") + pack(b"more"))  # one stream after another, as `cat` makes them
+    assert unpacked(path) == text + b"more"
+    path.write_bytes(pack(text) + bytes(8))  # filled up
+    assert unpacked(path) == text
+    whole = pack(text)
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole[:-1],
+        b"",
+        b"no such thing",
+        whole + b"no such thing",
+        whole[:40] + b"\xff" * 20 + whole[60:],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises((EOFError, zlib.error)):
+            unpacked(path)
+        with pytest.raises(
+            DataError, match=f"a{ending} is damaged and cannot be unpacked .*; make it again"
+        ) as told:
+            TextFile(path)
+        assert "\n" not in str(told.value)
+    path.write_bytes(pack(bytes(1 << 22)))
+    monkeypatch.setattr("anaphora.files.bounds.SMALL", 1 << 20)
+    with pytest.raises(Refused, match="over 100 times its size"):
+        unpacked(path)
+
+
+def test_an_xz_file_that_wants_a_gigabyte_to_be_unpacked_is_refused(tmp_path):
+    wide = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    packed = bytearray(lzma.compress(b"text", filters=wide))
+    assert packed[12:17] == b"\x02\x00\x21\x01\x10"  # the head of the block: LZMA2, one byte of size, 1 MiB
+    packed[16] = 36  # 1 GiB
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    (tmp_path / "a.xz").write_bytes(packed)
+    with pytest.raises(zlib.error, match="it wants over 256 MiB of memory"):
+        unpacked(tmp_path / "a.xz")
 
 
 # ---------------------------------------------------------------- arrays

@@ -14,7 +14,7 @@ def form(*parts):
     edge = b"----edge"
     lines = []
     for name, value in parts:
-        file = f'; filename="{name}.bin"' if isinstance(value, bytes) else ""
+        file = f'; filename="{name if "." in name else f"{name}.bin"}"' if isinstance(value, bytes) else ""
         head = f'Content-Disposition: form-data; name="{name}"{file}'.encode()
         content = value if isinstance(value, bytes) else value.encode()
         lines += [b"--" + edge, head, b"", content]
@@ -45,6 +45,18 @@ def test_a_form_of_texts(served):
     wanted = ask("POST", "/predict", {"inputs": ["a b", "c"], "details": True}).json()["outputs"]
     body, headers = form(("inputs", "a b"), ("file", b"c\n"), ("details", "true"))
     assert ask("POST", "/predict", body, headers=headers).json()["outputs"] == wanted
+
+
+@pytest.mark.parametrize("name", ["mine.csv", "mine.TSV", "mine.jsonl.gz"])
+def test_a_table_is_not_answered_as_one_text(served, name):
+    for kind in ("classify", "tag"):
+        ask = served(kind).client
+        body, headers = form((name, b"text,label\na b,x\nc,y\n"))
+        answered = ask("POST", "/predict", body, headers=headers)
+        assert answered.status == 422
+        assert answered.json()["error"].startswith(
+            f"{name} is a table, and a file is read as one text here; "
+        )
 
 
 @pytest.mark.parametrize("kind", ["transcribe", "caption", "vectors", "forecast"])

@@ -197,7 +197,7 @@ def test_predicting_what_does_not_fit(place):
     model = an.load(place / "gru", device="cpu")
     for data, told in (
         (waves(5), "has 5 steps of history, but the model reads window = 12"),
-        (np.zeros((30, 3)), "has no column load"),
+        (np.zeros((30, 3)), "an array has 3 columns, and the model was trained with 2"),
         ({"load": np.zeros(30)}, "has no column wind"),
         ("nowhere.csv", "neither a file nor"),
     ):

@@ -239,3 +239,48 @@ def test_targets_of_zeros_and_ones_get_advice_for_them():
         UserWarning, match=r'all targets are 0 or 1; output="binary" forecasts their probabilities'
     ):
         an.Forecaster("var").fit(rolls)
+
+
+@pytest.mark.parametrize("model", ["var", "gru"])
+def test_a_series_without_a_single_value_is_not_forecast(of_preset, model):
+    forecaster = of_preset(model)
+    history = waves(40)
+    with pytest.raises(
+        DataError, match=r"series 1: every value of .* is missing, so there is nothing to forecast from"
+    ):
+        forecaster.predict(np.full_like(history, np.nan))
+    history[-5:] = np.nan
+    assert np.isfinite(forecaster.predict(history)).all()
+
+
+def test_a_table_is_read_by_its_names_and_an_array_by_its_places(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": np.sin(np.arange(120.0)), "b": 100 + np.arange(120.0)})
+    turned = frame[["b", "a"]]
+    forecaster = an.Forecaster("var", window=8, horizon=2).fit(frame)
+    wanted = forecaster.predict(frame)
+    np.testing.assert_allclose(forecaster.predict(turned), wanted)
+    np.testing.assert_allclose(forecaster.predict(frame.to_numpy()), wanted)
+    assert forecaster.score(turned)["mse"] == pytest.approx(forecaster.score(frame)["mse"])
+    with pytest.raises(DataError, match="has no column a, which the model was trained with; it has c, b"):
+        forecaster.predict(frame.rename(columns={"a": "c"}))
+    with pytest.raises(DataError, match="an array has 3 columns, and the model was trained with 2"):
+        forecaster.predict(np.ones((40, 3)))
+    nameless = an.Forecaster("var", window=8, horizon=2).fit(frame.to_numpy())
+    np.testing.assert_allclose(nameless.predict(frame), wanted)  # trained on an array, it knows places alone
+
+
+def test_an_exported_forecaster_reads_a_table_by_its_names(tmp_path):
+    pytest.importorskip("onnxruntime")
+    from anaphora import runtime
+
+    table = {"a": np.sin(np.arange(60.0)), "b": 10 + np.arange(60.0)}
+    rows = [{"a": a, "b": b} for a, b in zip(table["a"], table["b"], strict=True)]
+    forecaster = an.Forecaster("linear", window=8, horizon=2, steps=3, device="cpu").fit(rows)
+    forecaster.export(tmp_path / "onnx", to="onnx")
+    runner = runtime.load(tmp_path / "onnx")
+    turned = [{"b": row["b"], "a": row["a"]} for row in rows]
+    np.testing.assert_allclose(runner.predict(turned), runner.predict(rows))
+    np.testing.assert_allclose(runner.predict(turned), forecaster.predict(turned), atol=1e-4)
+    with pytest.raises(DataError, match="an array has 3 columns"):
+        runner.predict(np.ones((40, 3)))

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -303,3 +304,12 @@ def test_learned_positions_of_a_masked_model_hold_a_whole_window_and_its_beginni
         "masked", positions="learned", context=8, hidden=8, heads=2, layers=1, steps=1, batch_tokens=16
     )
     assert m.fit(["abcabcabdabc"] * 20).result_.steps == 1
+
+
+def test_a_prompt_of_unknown_symbols_is_noted():
+    model = an.LanguageModel("ngram", tokens="char").fit(["hello there"] * 20)
+    with pytest.warns(UserWarning, match="2 of the 4 symbols of the prompt are not in the vocabulary"):
+        model.sample("Ωheβ", length=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.sample("he", length=3)

@@ -10,7 +10,7 @@ from tasks_tiny import is_one_sentence, pairs, tiny
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.errors import RunError
+from anaphora.errors import AnaphoraError, RunError
 from anaphora.training.progress import Reporter
 
 TRAINING = {"steps": 6, "save_every": 3, "valid_every": 3, "schedule": "constant", "log_every": 1}
@@ -73,9 +73,37 @@ def test_a_finished_run_is_made_longer_and_ends_as_if_it_had_been_meant_so(train
 
 def test_a_run_is_not_made_shorter_than_it_is(run):
     before = (run / "config.json").read_bytes()
-    assert "has trained for 6 steps already; ask for more than that" in refused(run, steps=5)
+    heard = Heard()
+    told = refused(run, steps=5, reporter=heard)
+    assert (
+        "has trained for 6 steps already, so nothing is left to do up to step 5; give a larger number" in told
+    )
+    assert not any("goes on" in text for text in heard.said)
     assert (run / "config.json").read_bytes() == before
     assert an.load(run)
+
+
+def test_a_run_that_is_over_says_what_would_train_it_longer(run, tmp_path, trained):
+    heard = Heard()
+    an.Translator.resume(run, steps=6, reporter=heard)
+    assert heard.said[-1].endswith("--steps N` with N above 6 trains longer.")
+    still = {**TRAINING, "steps": 8, "valid_every": 1, "patience": 1, "lr": 1e-12}
+    tiny(**still).fit(trained / "train.tsv", out=tmp_path / "still")
+    an.Translator.resume(tmp_path / "still", steps=20, reporter=heard)
+    assert heard.said[-1].endswith(
+        ", since patience = 1 ran out; a larger one in its config.json, or 0, trains longer."
+    )
+    assert not any("goes on" in text for text in heard.said)
+
+
+def test_what_is_fitted_in_one_go_is_not_made_longer(tmp_path):
+    rows = [("good words", "a"), ("bad ones", "b")] * 6
+    an.Classifier("ngrams").fit(rows, out=tmp_path / "run")
+    with pytest.raises(
+        AnaphoraError, match="ngrams is fitted in one go, so it cannot be trained longer"
+    ) as told:
+        an.Classifier.resume(tmp_path / "run", steps=50)
+    assert is_one_sentence(told.value)
 
 
 def test_a_setting_changed_by_hand_is_taken_and_named(run):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 
+import numpy as np
 import pytest
+import torch
 from classify_tiny import SETTINGS
 
 import anaphora as an
@@ -22,6 +24,9 @@ SMALL = {key: value for key, value in SETTINGS.items() if key != "hidden"} | {
     "steps": 6,
     "lr": 1e-3,
 }
+
+
+SERIES = np.cumsum(np.random.default_rng(1).normal(size=(120, 2)), 0)
 
 
 class StopAt(Reporter):
@@ -70,6 +75,30 @@ def test_the_runs_have_the_same_dev_data_and_the_first_is_the_run_of_one_seed(tm
     assert read_seeds(tmp_path / "runs").ended[1]["metrics"]["loss"] == alone.result_.metrics["loss"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "model", "data", "valid"),
+    [
+        (an.Classifier, "ngrams", ROWS, ROWS[:9]),
+        (an.Tagger, "hmm", [(["a", "b", "a"], ["x", "y", "x"])] * 9, [(["b", "a"], ["y", "x"])]),
+        (an.LanguageModel, "ngram", ["the cat sat", "a dog ran off"] * 9, ["the dog sat"] * 3),
+        (an.Forecaster, "var", SERIES, SERIES[:60]),
+        (an.Forecaster, "kalman", SERIES, SERIES[:60]),
+    ],
+)
+def test_what_is_fitted_without_chance_is_trained_once_with_a_note(tmp_path, kind, model, data, valid):
+    """Seeds 1 and 2 give the same bytes, so one of them tells all."""
+    more = {"window": 8, "horizon": 2} if kind is an.Forecaster else {}
+    with pytest.warns(
+        UserWarning, match=f"{model} is fitted without chance, so that 3 seeds would give the same"
+    ):
+        m = kind(model, **more).fit(data, valid=valid, out=tmp_path / "runs", seeds=3)
+    assert [one.seed for one in m.seeds_.runs] == read_seeds(tmp_path / "runs").seeds == [1]
+    assert str(m.seeds_).startswith("1 seed: ")
+    other = kind(model, seed=2, **more).fit(data, valid=valid)
+    mine = m._weights()
+    assert all(torch.equal(mine[name], value) for name, value in other._weights().items())
+
+
 def test_an_interrupt_between_seeds_leaves_what_resume_goes_on_with(tmp_path):
     whole = an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "whole", seeds=3).seeds_
     with pytest.raises(KeyboardInterrupt):
@@ -98,10 +127,7 @@ def test_the_report_is_of_the_runs_that_ended(tmp_path):
     assert found.measures["loss"] == {"mean": loss, "sd": 0.0, "values": [loss]}
 
 
-def test_seeds_of_a_direct_preset_and_of_a_tagger(tmp_path):
-    fitted = an.Classifier(model="ngrams", char_ngrams=0).fit(ROWS, out=tmp_path / "ngrams", seeds=2)
-    assert fitted.seeds_.metric == "accuracy"
-    assert fitted.seeds_.measures["accuracy"]["sd"] == 0.0  # the dev data are those of the first seed
+def test_seeds_of_a_tagger(tmp_path):
     tagger = an.Tagger(model="mlp", hidden=4, embedding=4, characters="none", steps=2, device="cpu")
     found = tagger.fit([(["a", "b"], ["B-X", "O"])] * 8, out=tmp_path / "mlp", seeds=2).seeds_
     assert (found.metric, len(found.measures["f1"]["values"])) == ("f1", 2)

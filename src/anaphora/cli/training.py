@@ -175,10 +175,16 @@ def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: b
         )
         return stopped
     ended = len(found.runs) - sum(one.seed in found.left for one in found.runs)
-    many = f"{ended} of {ended + len(found.left)} seeds" if found.left else f"{ended} seeds"
+    many = (
+        f"{ended} of {ended + len(found.left)} seeds"
+        if found.left
+        else f"{ended} seed{'s' if ended != 1 else ''}"
+    )
     say(f"Trained with {many} ({duration(seconds)}).")
     rows = [
         (dev_name(name), f"{one['mean']:.4g} ± {one['sd']:.2g}", " ".join(f"{v:.4g}" for v in one["values"]))
+        if len(one["values"]) > 1
+        else (dev_name(name), f"{one['mean']:.4g}")
         for name, one in found.measures.items()
     ]
     result(table(rows))

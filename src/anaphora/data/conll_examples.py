@@ -48,6 +48,8 @@ def given_sentences(sentences: Iterable[object]) -> list[list[str]]:
     """The words of each sentence as it is given from Python, or a `DataError` for what is none."""
     if isinstance(sentences, str):
         raise DataError("predict takes a list of sentences: write [sentence] for a single one.")
+    if not isinstance(sentences, Iterable):
+        raise DataError(f"predict takes a list of sentences, not a {type(sentences).__name__}.")
     found = []
     for number, sentence in enumerate(sentences, start=1):
         words = split_words(sentence)

@@ -186,7 +186,7 @@ def _reopened(description: Mapping[str, Any], spill: Path | None) -> Source:
 
 def _split(pairs: Source, bad_rows: str, name: str) -> MemorySource:
     """Pairs of texts, cut at spaces; each word must have its tag."""
-    verdict = Verdict(name, bad_rows)
+    verdict = Verdict(name, bad_rows, pairs.place if os.path.exists(name) else None)
     found = hold_sentences(pairs, verdict)
     described = pairs.describe()
     facts = {"kind": described["kind"], "pairs": described, "bad_rows": bad_rows}

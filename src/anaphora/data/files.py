@@ -10,7 +10,7 @@ import os
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,11 +33,13 @@ _PACKED = {
     b"7z\xbc\xaf": "7z",
 }
 """How packed files begin."""
+_WHITE = frozenset(b"\t\n\v\f\r\x1b\x1c\x1d\x1e\x1f")
+"""Control characters that texts hold: white space, and what separates fields or colours a terminal."""
 _CONVERT = "save the file as UTF-8 (`iconv -f WINDOWS-1252 -t UTF-8` for one of an older Windows program)"
 
 
 class TextFile:
-    """Bytes of a file (of what is inside, for ``.gz``, ``.zst`` and ``.zip``), read with ``pread``: nothing of it stays
+    """Bytes of a file (of what is inside, for packed ones, see `PACKED` of `anaphora.files.unpacking`), read with ``pread``: nothing of it stays
     in memory. UTF-16 is read as the UTF-8 it would be.
 
     ``folder`` is where a compressed file is unpacked to, into a file without a name that is gone when this
@@ -119,6 +121,9 @@ class TextFile:
         for begin, kind in _PACKED.items():
             if head.startswith(begin):
                 raise DataError(f"{self.name} is a packed file ({kind}); unpack it, and give what is inside.")
+        controls = sum(byte < 32 and byte not in _WHITE for byte in head)
+        if controls > max(8, len(head) // 20) and head.count(0) <= len(head) // 4:
+            raise DataError(f"{self.name} is a binary file, not a text; give a text file.")
         if head.count(0) > len(head) // 4:
             raise DataError(
                 f"{self.name} looks like UTF-16 without its mark, or a binary file; save it as UTF-8 text."
@@ -140,11 +145,13 @@ def beside(folder: Path, name: str, rooms: Iterable[str] = (), endings: Iterable
 class Verdict:
     """What to do with bad rows: the first one stops, or all are left out and counted by reason."""
 
-    def __init__(self, name: str, bad_rows: str):
+    def __init__(self, name: str, bad_rows: str, place: Callable[[int], str] | None = None):
+        """``place``: where row i of a source, from 0, stands, for readers that count its rows instead of lines."""
         if bad_rows not in ("strict", "skip"):
             raise ValueError(f'bad_rows must be "strict" or "skip", not {bad_rows!r}')
         self.name = name
         self.bad_rows = bad_rows
+        self._place = place
         self.skipped: Counter[str] = Counter()
 
     def reject(self, line: int, reason: str, detail: str = "") -> None:
@@ -152,7 +159,8 @@ class Verdict:
         if self.bad_rows == "strict":
             shown = f" ({detail})" if detail else ""
             remedy = _CONVERT if reason == BROKEN else "correct the row"
-            raise DataError(f"{self.name}:{line}: {reason}{shown}; {remedy}, {_SKIP}.")
+            where = f"{self.name}:{line}" if self._place is None else self._place(line - 1)
+            raise DataError(f"{where}: {reason}{shown}; {remedy}, {_SKIP}.")
         self.skipped[reason] += 1
 
     def require(self, rows: int) -> None:

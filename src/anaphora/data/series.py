@@ -69,6 +69,20 @@ class SeriesData:
         shape = {"rows": len(self), "series": len(self.series), "columns": list(self.columns)}
         return {**self.facts, **shape, "sha256": digest.hexdigest()}
 
+    def called(self, names: Sequence[str], *, most: int) -> SeriesData:
+        """Arrays from Python, which have no names, with ``names`` where they have as many columns; so has whatever a model that was
+        trained on arrays is given, and other tables keep their names. A `DataError` where an array has more than ``most`` columns, those
+        of training: which of them are meant is not known."""
+        count = len(self.columns)
+        nameless = self.columns == numbered(count)
+        if self.facts["kind"] != "memory" or not (nameless or "x1" in names):
+            return self
+        if nameless and count > most:
+            raise DataError(
+                f"{self.place}: an array has {count} columns, and the model was trained with {most}; give those alone."
+            )
+        return SeriesData(tuple(names), self.series, self.facts) if count == len(names) else self
+
     def only(self, columns: Sequence[str], *, optional: Sequence[str] = ()) -> SeriesData:
         """The same with exactly ``columns``, in that order; those that are ``optional`` may be missing altogether."""
         if tuple(columns) == self.columns:
@@ -124,3 +138,8 @@ def hold_out(
 
 def _held(count: int, holdout: float, least: int, what: str) -> int:
     return max(least, held_count(holdout, count, what=what) if holdout else int(count * SHARE))
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """The names of the columns of an array: x1, x2, …"""
+    return tuple(f"x{number}" for number in range(1, count + 1))

@@ -38,6 +38,10 @@ def expected(out: NDArray[Any], columns: Columns, chain: Chain | None) -> NDArra
 def observed(series: Series, columns: Columns, horizon: int) -> int:
     """How many steps of a series are history. With known columns the last rows, in which nothing else stands, are the
     steps to forecast, and there must be ``horizon`` of them."""
+    if np.isnan(series.values[:, columns.places(columns.targets)]).all():
+        raise DataError(
+            f"series {series.name}: every value of {', '.join(columns.targets[:6])} is missing, so there is nothing to forecast from."
+        )
     if not columns.known:
         return len(series)
     unknown = [place for place, name in enumerate(columns.names) if name not in columns.known]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.files import TextFile
-from anaphora.data.series import Series
+from anaphora.data.series import Series, numbered
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.arrays import load_arrays
@@ -128,7 +128,7 @@ def _named(parts: list[tuple[str, Any]], where: str) -> tuple[tuple[str, ...], l
         raise DataError(
             f"{where}: have {min(widths)} to {max(widths)} columns; give all of them the same columns."
         )
-    return tuple(f"x{number}" for number in range(1, widths.pop() + 1)), found
+    return numbered(widths.pop()), found
 
 
 def _array(name: str, value: Any) -> np.ndarray:

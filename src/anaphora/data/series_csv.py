@@ -52,6 +52,7 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
     if begin is None:
         _report_first(table)
         raise DataError(f"{table.name}: has a header but no rows; give at least one step.")
+    _check_first(table, begin)
     time, series = _special(table, begin, time_field)
     names = [name for name in table.names if name not in (time, series)]
     texts = _texts(table, names)
@@ -123,6 +124,19 @@ def _check_header(table: Table) -> None:
             )
     if all(is_number(title) or looks_like_time(title) for title in names):
         raise DataError(f"{table.name}:1: holds values where the names of the columns belong; add a header.")
+
+
+def _check_first(table: Table, below: Record) -> None:
+    """A `DataError` where a name is a date above dates, or a decimal above numbers: then the first row is a step. Whole numbers
+    may be names, of sensors or years."""
+    for title in table.names:
+        value = _plain(table.cell(below.values, title))
+        dated = looks_like_time(title) and not is_number(title) and looks_like_time(value)
+        decimal = is_number(title) and not title.strip().isdecimal() and is_number(value)
+        if dated or decimal:
+            raise DataError(
+                f"{table.name}:1: holds values where the names of the columns belong ({' '.join(title.split())}); add a header."
+            )
 
 
 def _report_first(table: Table) -> None:

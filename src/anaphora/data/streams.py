@@ -14,6 +14,7 @@ from anaphora.files import clause, open_stream
 from anaphora.files.unpacking import packed_ending
 
 _BLOCK = 1 << 16
+_NUL, _NO_TEXT = "a zero byte", "is not UTF-8 text; convert the file to UTF-8."
 _LONGEST = 1 << 20  # bytes; no line of text is a megabyte, so such a file is something else
 
 
@@ -52,7 +53,8 @@ def _opened(name: str) -> int:
     try:
         return open_stream(name)
     except FileNotFoundError:
-        raise DataError(f"{name}: there is no such file.") from None
+        how = "; to ask about a text, pipe it: echo TEXT | anaphora predict RUN" if " " in name else ""
+        raise DataError(f"{name}: there is no such file{how}.") from None
     except OSError as error:
         raise DataError(f"{name} cannot be read: {clause(error)}.") from None
 
@@ -81,12 +83,11 @@ def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:
             count += 1
             try:
                 batch.append(_decode(raw, first=count == 1))
-            except UnicodeDecodeError:
+            except UnicodeDecodeError as error:
                 if batch:
                     yield batch
-                raise DataError(
-                    f"{name}:{count}: this line is not UTF-8 text; convert the file to UTF-8."
-                ) from None
+                what = "holds a NUL character; is this a text file?" if error.reason == _NUL else _NO_TEXT
+                raise DataError(f"{name}:{count}: this line {what}") from None
             if len(batch) == most:
                 yield batch
                 batch = []
@@ -99,5 +100,5 @@ def _batches(descriptor: int, name: str, most: int) -> Iterator[list[str]]:
 
 def _decode(raw: bytes, *, first: bool) -> str:
     if b"\0" in raw:
-        raise UnicodeDecodeError("utf-8", raw, 0, 1, "a zero byte")
+        raise UnicodeDecodeError("utf-8", raw, 0, 1, _NUL)
     return raw.decode("utf-8-sig" if first else "utf-8").removesuffix("\r")

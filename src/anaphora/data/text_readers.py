@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import TextFile
 from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
-from anaphora.data.sources.formats import format_of, open_file
+from anaphora.data.sources.formats import ending_of, format_of, open_file
 from anaphora.data.sources.holdout import open_both
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import peeked, table_of
@@ -55,6 +56,12 @@ def open_text(
         form = None if os.path.isdir(data) else format_of(data)
         if form is not None and (source_field or form.name in TABLES):
             return _column(data, bad_rows, spill, source_field)
+        if form is not None and ending_of(data) in (".csv", ".tsv"):
+            warnings.warn(
+                f"{data} is read as running text, with its first row and what stands between its columns; --source-field NAME reads one "
+                "column, --source-field 1 the first of a table without a header",
+                stacklevel=2,
+            )
         return _files(_found(Path(data)), bad_rows, spill)
     if isinstance(data, tuple) and data and all(isinstance(one, str | Path) for one in data):
         return _files([path for one in data for path in _found(Path(one))], bad_rows, spill)

@@ -324,7 +324,9 @@ def _pieces(text: str, size: int = 1 << 15) -> list[str]:
 
 
 def sound_text(text: str) -> str:
-    """``text`` itself, or a `DataError` when it cannot be written as UTF-8."""
+    """``text`` itself, or a `DataError` when it is none or cannot be written as UTF-8."""
+    if not isinstance(text, str):
+        raise DataError(f"A {type(text).__name__} was given where a text belongs; give a str.")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

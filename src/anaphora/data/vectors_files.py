@@ -20,7 +20,7 @@ from anaphora.files.unpacking import packed_ending, pieces, unpacked
 
 ENDINGS = (".npy", ".csv")
 """Endings of files that hold one sequence."""
-_IDX = re.compile(r"(idx\d-ubyte|\.idx)(\.gz)?$")
+_IDX = re.compile(r"(idx\d-ubyte|\.idx)(\.gz|\.bz2|\.xz)?$")
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
@@ -32,7 +32,7 @@ def is_array_file(path: str | Path) -> bool:
 def is_idx(path: str | Path) -> bool:
     """Whether a file begins like IDX: two zero bytes, a type, at most eight dimensions; or at least is called so."""
     try:
-        head = next(pieces(path), b"")[:4] if packed_ending(path) == ".gz" else _head(path)
+        head = next(pieces(path), b"")[:4] if packed_ending(path) else _head(path)
     except (OSError, EOFError, zlib.error):
         head = b""
     known = len(head) == 4 and head[:2] == b"\0\0" and head[2] in _IDX_TYPES and 1 <= head[3] <= 8
@@ -119,7 +119,7 @@ def _read_idx(path: Path) -> Numbers:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return unpacked(path) if path.suffix == ".gz" else read_bytes(path)
+        return unpacked(path) if packed_ending(path) else read_bytes(path)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error, "a whole file") from None
 

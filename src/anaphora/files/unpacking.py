@@ -10,21 +10,21 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from anaphora.errors import DataError
-from anaphora.files.bounds import limits
+from anaphora.files.bounds import SMALL, limits
 from anaphora.files.opening import Refused, open_plain
 
 _CHUNK = 1 << 20
-PACKED = (".gz", ".zst", ".zip")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of files that are unpacked before they are read."""
 
 
 def packed_ending(path: str | Path) -> str:
-    """``.gz``, ``.zst`` or ``.zip`` where the name ends so, else nothing."""
+    """The one of `PACKED` that the name ends with, else nothing."""
     return next((ending for ending in PACKED if str(path).lower().endswith(ending)), "")
 
 
@@ -56,7 +56,7 @@ class _Bounded(io.RawIOBase):
 
 @contextlib.contextmanager
 def unpacking(path: str | Path) -> Iterator[BinaryIO]:
-    """What is inside a ``.gz``, ``.zst`` or ``.zip`` file (of one file), to be read piece by piece.
+    """What is inside a packed file (see `PACKED`; a ``.zip`` of one file), to be read piece by piece.
 
     Reading raises `Refused` where it unpacks to too much, ``EOFError``, ``zlib.error`` or ``gzip.BadGzipFile`` where it
     is damaged.
@@ -103,14 +103,59 @@ def _read(inside: IO[bytes], most: int) -> bytes:
         return inside.read(most)
     except zipfile.BadZipFile as error:  # its checksum
         raise zlib.error(str(error)) from None
-    except Exception as error:
-        if type(error).__name__ == "ZstdError":
+    except OSError as error:
+        if isinstance(inside, _Streams) and error.errno is None:  # as bz2 calls what it cannot read
             raise zlib.error(str(error)) from None
+        raise
+    except Exception as error:
+        if type(error).__name__ in ("ZstdError", "LZMAError"):
+            large = "limit exceeded" in str(error)
+            raise zlib.error(f"it wants over {SMALL >> 20} MiB of memory" if large else str(error)) from None
         raise
 
 
 def _gz(path: str | Path, raw: IO[bytes], stack: contextlib.ExitStack) -> Any:
     return stack.enter_context(gzip.open(raw, "rb"))
+
+
+class _Streams:
+    """What is inside a file of one compressed stream after another, each read by a decoder that ``make`` makes."""
+
+    def __init__(self, raw: IO[bytes], make: Callable[[], Any]):
+        self._raw, self._make, self._decoder = raw, make, make()
+
+    def read(self, most: int) -> bytes:
+        while True:
+            given = b""
+            if self._decoder.eof:
+                # xz fills up to whole words with zeros between streams
+                more = self._decoder.unused_data or self._raw.read(_CHUNK)
+                while more and not (given := more.lstrip(b"\0")):
+                    more = self._raw.read(_CHUNK)
+                if not given:
+                    return b""
+                self._decoder = self._make()
+            elif self._decoder.needs_input and not (given := self._raw.read(_CHUNK)):
+                raise EOFError("it ends before what was packed does")
+            if block := self._decoder.decompress(given, most):
+                return bytes(block)
+
+
+def _bz2(path: str | Path, raw: IO[bytes], stack: contextlib.ExitStack) -> Any:
+    try:
+        import bz2
+    except ImportError:  # a Python that was built without it
+        raise Refused(path, "this Python has no bz2; unpack it yourself", errno.EFBIG) from None
+    return _Streams(raw, bz2.BZ2Decompressor)
+
+
+def _xz(path: str | Path, raw: IO[bytes], stack: contextlib.ExitStack) -> Any:
+    try:
+        import lzma
+    except ImportError:
+        raise Refused(path, "this Python has no lzma; unpack it yourself", errno.EFBIG) from None
+    # Its head names the memory it wants, up to 4 GiB; `xz -9` wants 65 MiB.
+    return _Streams(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=SMALL))
 
 
 def _zst(path: str | Path, raw: IO[bytes], stack: contextlib.ExitStack) -> Any:
@@ -143,4 +188,4 @@ def _aside(name: str) -> bool:
     return name.startswith("__MACOSX/") or Path(name).name.startswith(".")
 
 
-_OPENERS = {".gz": _gz, ".zst": _zst, ".zip": _zip}
+_OPENERS = {".gz": _gz, ".bz2": _bz2, ".xz": _xz, ".zst": _zst, ".zip": _zip}

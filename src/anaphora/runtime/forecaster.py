@@ -112,8 +112,7 @@ class Forecaster:
         names = columns.names
         if may_miss and len(opened.columns) == len(columns.others):
             names = columns.others
-        if opened.facts["kind"] == "memory" and len(opened.columns) == len(names):
-            opened = SeriesData(names, opened.series, opened.facts)  # arrays have no names
+        opened = opened.called(names, most=len(columns.names))
         return opened.only(columns.names, optional=may_miss)
 
     def _check(self, horizon: int, interval: float, sample: bool) -> None:

@@ -14,6 +14,8 @@ def given_list(inputs: Iterable[Any]) -> list[Any]:
     """The inputs as a list; a single text is an error."""
     if isinstance(inputs, str):
         raise DataError("predict takes a list of texts: write [text] for a single one.")
+    if not isinstance(inputs, Iterable):
+        raise DataError(f"predict takes a list of inputs, not a {type(inputs).__name__}.")
     return list(inputs)
 
 

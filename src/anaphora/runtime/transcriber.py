@@ -23,6 +23,7 @@ from anaphora.runtime.searching import Stepping, beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
 from anaphora.runtime.stored import stored_tokenizer
 from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outputs_of
+from anaphora.search._distinct import different, widths
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
 
@@ -92,6 +93,8 @@ class Transcriber:
             raise SettingsError([f"overlap = {overlap:g} must be less than window = {window:g}."])
         if isinstance(inputs, str | Path):
             raise DataError("predict takes a list of recordings: write [recording] for a single one.")
+        if not isinstance(inputs, Iterable):
+            raise DataError(f"predict takes a list of recordings, not a {type(inputs).__name__}.")
         voices = tracts(self._voices)
         heard = [
             self.ear.hear(one, number, tract)
@@ -105,18 +108,31 @@ class Transcriber:
             wholes = [_mean(read[at : at + len(voices)]) for at in range(0, len(read), len(voices))]
             for log_probs in wholes:
                 log_probs[:, self._never] = -np.inf
-            found = [self._labels(log_probs, width, n_best) for log_probs in wholes]
+
+            def searched(rows: list[int], wide: int) -> list[NBest]:
+                return [self._labels(wholes[i], wide) for i in rows]
+
+            count = len(wholes)
         else:
             for number, x in enumerate(heard, start=1):
                 if len(cut(len(x), *spans, self._factor)) > 1:
                     raise DataError(
                         f"recording {number} is longer than window = {window:g} s; cut it, or raise window."
                     )
-            found = named_when_not_finite(lambda some: self._written(some, width, n_best), heard)
-        return outputs_of(found, lambda tokens: self.tokenizer.normalized(self.tokenizer.decode(tokens)))
 
-    def _labels(self, log_probs: Frames, width: int, n_best: int) -> NBest:
-        return ctc.greedy(log_probs) if width == 1 else ctc.prefix_beam(log_probs, width, n_best)
+            def searched(rows: list[int], wide: int) -> list[NBest]:
+                return named_when_not_finite(lambda some: self._written(some, wide), [heard[i] for i in rows])
+
+            count = len(heard)
+        wide = widths(width) if width > 1 else (1,)
+        found = different(searched, count, n_best, wide, lambda h: self._text(h.tokens))
+        return outputs_of(found, self._text)
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.normalized(self.tokenizer.decode(tokens))
+
+    def _labels(self, log_probs: Frames, width: int) -> NBest:
+        return ctc.greedy(log_probs) if width == 1 else ctc.prefix_beam(log_probs, width, width)
 
     def _log_probs(self, heard: Sequence[Frames], window: int, overlap: int, margin: int) -> list[Frames]:
         """log p ``(frames, symbols)`` of each recording, put together of its windows."""
@@ -143,10 +159,9 @@ class Transcriber:
                 )
         return joined
 
-    def _written(self, heard: Sequence[Frames], width: int, n_best: int) -> list[NBest]:
+    def _written(self, heard: Sequence[Frames], wide: int) -> list[NBest]:
         assert self._encoder is not None
         found: list[Any] = [None] * len(heard)
-        wide = max(width, n_best)
         prompted = self._prompted
         plan = Plan(EOS, wide, wide, 1.0, "power", "exact", 1, 0.5, False)
         if prompted is not None:  # as `transformers` searches
@@ -169,7 +184,7 @@ class Transcriber:
                 ranked = list(nbest)
                 if "frame_log_probs" in others:
                     ranked = self._rescored(ranked, others["frame_log_probs"][place, : places[place]])
-                found[i] = NBest(ranked[:n_best])
+                found[i] = NBest(ranked)
         return found
 
     def _rescored(self, nbest: list[Any], log_probs: Frames) -> list[Any]:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from anaphora.data.sources.formats import ending_of
 from anaphora.files import parse_json
 from anaphora.serving.exchange.inputs import Question, Text, Words
 from anaphora.serving.refusals import Refusal, malformed, unusable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 INPUTS = "inputs"
 MOST_FIELDS = 64
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".feather", ".xlsx")
+"""Endings of files that hold many inputs."""
 Read = tuple[list[Any], dict[str, Any]]
 
 
@@ -99,6 +102,13 @@ async def _form(request: Request, served: Served, asked: dict[str, Any]) -> Read
     rest = [(name, value) for name, value in fields if name not in (INPUTS, "question", "choices")]
     options = exchange.options({**asked, **typed(rest)})
     reader = exchange.reader
+    table = next(
+        (name for name in (file.filename or "" for file in files) if ending_of(name) in TABLES), None
+    )
+    if table is not None and isinstance(reader, Text | Words):
+        raise unusable(
+            f"{' '.join(table.split())[:80]} is a table, and a file is read as one text here; send its rows as JSON, or ask `anaphora predict`."
+        )
     if texts and not isinstance(reader, Text | Words):
         raise unusable("inputs of this run are files or JSON, not fields of text; attach a file.")
 

@@ -32,7 +32,8 @@ class TranscribeOptions(SeveralOutputs, BadInput):
         0,
         ge=0,
         le=1000,
-        description="Beginnings of the text kept while searching; 1 is greedy; 0 = 8, or 64 with a lexicon.",
+        description="Beginnings of the text kept while searching; 1 is greedy; 0 = 8, or 64 with a lexicon. With a lexicon CTC keeps at "
+        "least 8: fewer lose the word that is being spelled.",
     )
     search: Annotated[Literal["auto"], Own()] = Field(
         "auto",

@@ -28,7 +28,7 @@ from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
 from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
-from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_asked, train_seeds
+from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_of, train_seeds
 from anaphora.tasks.seeds import begin as begin_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import as_told
@@ -99,7 +99,7 @@ class Estimator(Intervening, Predicting):
         reporter = reporter or reporter_for(self.settings_, verbose)
         if seeds == 1 and not isinstance(seeds, bool):
             return self._fit(opened, out, force, reporter)
-        chosen = seeds_asked(seeds, self.settings_.seed)
+        chosen = seeds_of(self, seeds)
         place = self._folder(out)
         begin_seeds(self, place, chosen, force=force)
         self._given["seed"] = chosen[0]
@@ -256,6 +256,12 @@ class Estimator(Intervening, Predicting):
         if epochs is not None:
             longer |= {"epochs": epochs, "min_steps": 0, "max_steps": 0}
         back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
+        if longer and cls.again(back)._direct:
+            raise SettingsError(
+                [
+                    f"{run}: {back['model']} is fitted in one go, so it cannot be trained longer; train it again."
+                ]
+            )
         self = cls.again({**back, **longer})
         self.trusts = trust
         reporter = reporter or reporter_for(self.settings_, verbose)
@@ -374,7 +380,10 @@ class Estimator(Intervening, Predicting):
         if now == config and now.parts == config.parts:
             return
         if self.settings_.steps <= reached and self.settings_.steps != config.settings.steps:  # type: ignore[attr-defined]
-            raise RunError(f"{run.path}: has trained for {reached} steps already; ask for more than that.")
+            raise RunError(
+                f"{run.path}: has trained for {reached} steps already, so nothing is left to do up to step {self.settings_.steps}; "
+                "give a larger number."
+            )
         run.write_text("config.json", now.to_json())
 
     def _folder(self, out: str | Path | None) -> Path:

@@ -26,6 +26,8 @@ def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
     """
     if isinstance(data, str):
         raise DataError("predict takes a list of texts: write [text] for a single one.")
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise DataError(f"predict takes a list of inputs, not a {type(data).__name__}.")
     table = table_of(data, "the table")
     if table is None:
         _, data, table = peeked(data, "the table")
@@ -57,6 +59,15 @@ def given_texts(texts: Iterable[str], learnt: Mapping[str, Any]) -> list[str]:
         if not isinstance(text, str):
             raise DataError(f"input {number} is a {type(text).__name__}, not a text; give a list of str.")
     return given
+
+
+def check_filled(items: Iterable[Any]) -> None:
+    """A `DataError` for the first input that is neither a text nor a sequence, or has nothing in it."""
+    for number, x in enumerate(items, start=1):
+        if not hasattr(x, "__len__"):
+            raise DataError(f"input {number} is a {type(x).__name__}; give a text, or a sequence of numbers.")
+        if not len(x):
+            raise DataError(f"input {number} is empty; give at least one symbol.")
 
 
 class NotFiniteError(DataError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from anaphora.errors import RunError
 from anaphora.files import clause
 from anaphora.files.opening import streamed
-from anaphora.files.unpacking import unpacking
+from anaphora.files.unpacking import packed_ending, unpacking
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.embeddings.pretrained import read_any
 from anaphora.models.embeddings.vectors import WordVectors
@@ -23,7 +23,7 @@ _VECTORS = re.compile(rb"\s*\d+\s+\d+\s*|\S+(\s+[-+]?[\d.]+([eE][-+]?\d+)?){2,}\
 
 
 def of_words(path: Path) -> NGram | WordVectors | None:
-    """An `NGram` of an ARPA file, `WordVectors` of a file of vectors (both also packed as ``.gz``), None for another file.
+    """An `NGram` of an ARPA file, `WordVectors` of a file of vectors (both also packed), None for another file.
 
     Raises an `AnaphoraError` in one sentence where the file is one of these and cannot be used.
     """
@@ -34,7 +34,7 @@ def of_words(path: Path) -> NGram | WordVectors | None:
         )
     if head.startswith(_KENLM):
         raise RunError(f"{path} is a binary of KenLM; give the ARPA file, or use an.search.KenLM.")
-    if _ARPA.search(head) or (path.name.removesuffix(".gz").endswith(".arpa") and head):
+    if _ARPA.search(head) or (path.name.removesuffix(packed_ending(path)).endswith(".arpa") and head):
         return NGram.read_arpa(path)
     first, more, _ = head.partition(b"\n")
     if _saved(head) or _VECTORS.fullmatch(first if more else first.rpartition(b" ")[0]):
@@ -49,7 +49,7 @@ def _saved(head: bytes) -> bool:
 
 def _head(path: Path) -> bytes:
     try:
-        with unpacking(path) if path.name.endswith(".gz") else streamed(path) as file:
+        with unpacking(path) if packed_ending(path) else streamed(path) as file:
             return file.read(_HEAD)
     except (EOFError, zlib.error) as error:
         raise RunError(f"{path} is damaged and cannot be unpacked ({error}); use another copy.") from None

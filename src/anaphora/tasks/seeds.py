@@ -12,6 +12,7 @@ import json
 import shutil
 import statistics
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,7 @@ class SeedReport(Result):
 
     def __str__(self) -> str:
         rows = [f"{name} {one['mean']:.4g} ± {one['sd']:.2g}" for name, one in self.measures.items()]
-        return f"{len(self.runs)} seeds: {', '.join(rows)}; best: {self.best_run}"
+        return f"{len(self.runs)} seed{'s' if len(self.runs) != 1 else ''}: {', '.join(rows)}; best: {self.best_run}"
 
 
 def seeds_asked(seeds: Any, first: int) -> list[int]:
@@ -112,6 +113,19 @@ def seeds_asked(seeds: Any, first: int) -> list[int]:
                 f"seeds = {seeds!r} cannot be used: it must be a number of seeds from 1 to {MOST}, or a list of different ones."
             ]
         )
+    return chosen
+
+
+def seeds_of(model: Estimator, seeds: Any) -> list[int]:
+    """The seeds to train ``model`` with: of a preset that is fitted without chance, which would be the same each time, the first alone,
+    with a warning."""
+    chosen = seeds_asked(seeds, model.settings_.seed)
+    if len(chosen) > 1 and model._direct:
+        warnings.warn(
+            f"{model.settings_.model} is fitted without chance, so that {len(chosen)} seeds would give the same model: it is trained once",
+            stacklevel=3,
+        )
+        return chosen[:1]
     return chosen
 
 

@@ -158,11 +158,12 @@ class Trainer:
         if not self.learner.over():
             self.film.rewind(step)
         if self.learner.over():
-            more = f"; `anaphora resume {folder} --steps N` trains longer"
-            self.reporter.say(
-                f"{folder}: finished at step {step}, nothing is left to train"
-                f"{more if step >= self.settings.steps else ''}."
-            )
+            more = ""
+            if step >= self.settings.steps:
+                more = f"; `anaphora resume {folder} --steps N` with N above {step} trains longer"
+            elif self.learner.out_of_patience():
+                more = f", since patience = {self.settings.patience} ran out; a larger one in its config.json, or 0, trains longer"
+            self.reporter.say(f"{folder}: finished at step {step}, nothing is left to train{more}.")
             return
         self.timings.open_whole()
         facts = {

@@ -88,7 +88,7 @@ def _report_changes(
     learner: Learner, run: RunFolder, reporter: Reporter, state: TrainingState, now: TrainingState
 ) -> None:
     edited = state.edited(now)
-    if edited:
+    if edited and not learner.over():
         reporter.say(
             f"{run.path}: {', '.join(edited)} since the checkpoint was written; the run goes on with that."
         )

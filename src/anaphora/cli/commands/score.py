@@ -120,7 +120,7 @@ def _report_several(run: str, data: Any, scores: dict[str, dict[str, Any]], *, a
     if as_json:
         emit({"run": run, "data": data, "metrics": measures, "runs": scores})
         return
-    say(f"Measured {len(scores)} runs: {', '.join(scores)}.")
+    say(f"Measured {len(scores)} run{'s' if len(scores) != 1 else ''}: {', '.join(scores)}.")
     rows = []
     for key, one in measures.items():
         same = len(set(one["values"])) == 1

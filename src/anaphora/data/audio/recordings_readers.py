@@ -106,7 +106,7 @@ def _check_list(path: Path) -> None:
 
 def _listed(path: Path, pairs: Source, bad_rows: str, features: Features) -> Recordings:
     """The recordings of a list: rows of a file of sound, beside the list, and its transcript."""
-    described, verdict = pairs.describe(), Verdict(str(path), bad_rows)
+    described, verdict = pairs.describe(), Verdict(str(path), bad_rows, pairs.place)
     verdict.skipped.update(described["skipped"])
     inputs = ((beside(path.parent, source, ROOMS, AUDIO_ENDINGS), target) for source, target in pairs)
     facts = {"kind": "recordings", "form": "list", "path": described["path"], "bad_rows": bad_rows}

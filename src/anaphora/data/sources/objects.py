@@ -168,7 +168,12 @@ def _dictionaries(rows: Iterable[Any], first: Any, where: str) -> ObjectTable | 
 
 def peeked(data: Iterable[Any], where: str) -> tuple[Any, Iterator[Any], ObjectTable | None]:
     """The first element of an iterable, the whole of it again, and the table that it is, if it has dictionaries."""
-    whole = iter(data)
+    try:
+        whole = iter(data)
+    except TypeError:
+        raise DataError(
+            f"{where}: a {type(data).__name__} holds no examples; give a list, a table or a path."
+        ) from None
     head = list(itertools.islice(whole, 1))
     whole = itertools.chain(head, whole)
     first = head[0] if head else None

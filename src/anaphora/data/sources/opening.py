@@ -37,7 +37,7 @@ def open_source(
     """The rows that ``data`` names, with a column for each of ``roles``.
 
     data: path of a file in one of the `formats` (CSV, TSV, JSON lines, JSON, Parquet, Arrow; also packed as ``.gz``,
-        ``.zst`` or ``.zip``); two paths, of parallel files; the name of an embedded corpus (``"numbers"``,
+        ``.bz2``, ``.xz``, ``.zst`` or ``.zip``); two paths, of parallel files; the name of an embedded corpus (``"numbers"``,
         ``"numbers:fr"``), of which ``role`` picks the split; a table (pandas, polars, Arrow, Hugging Face, a list of
         dictionaries, a mapping of columns); ``(X, y)``; a ``DataLoader``; or an iterable of pairs.
     roles: what the columns are for, e.g. `roles.TEXT_PAIR` or `roles.LABELLED`.

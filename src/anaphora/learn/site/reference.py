@@ -268,7 +268,7 @@ def _formats() -> str:
     rows = [
         f"| {one.name} | {', '.join(f'`{end}`' for end in one.endings)} | {one.about} |" for one in formats()
     ]
-    packed = "Each may be packed: `.gz`, `.zst` (extra `tables`), `.zip` with one file."
+    packed = "Each may be packed: `.gz`, `.bz2`, `.xz`, `.zst` (extra `tables`), `.zip` with one file."
     return "\n".join(
         [
             "# File formats",

@@ -1,4 +1,4 @@
-"""Vectors in the files that word2vec, gensim and GloVe exchange: text or binary, plain or .gz.
+"""Vectors in the files that word2vec, gensim and GloVe exchange: text or binary, plain or packed.
 
 text:    V d ⏎   then V lines   word x₁ … x_d          (GloVe: without the first line)
 binary:  V d ⏎   then V times   word ␣ d float32, little-endian (word2vec itself adds ⏎)
@@ -19,7 +19,7 @@ import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.files import clause, streamed
-from anaphora.files.unpacking import unpacking
+from anaphora.files.unpacking import check_unpacked, packed_ending, unpacking
 
 Array = np.ndarray[Any, Any]
 Wanted = frozenset[str] | None
@@ -36,6 +36,7 @@ def write(path: str | Path, words: Iterable[str], matrix: Array, *, binary: bool
     """
     path = Path(path)
     plain = path.name.removesuffix(".gz")
+    check_unpacked(path.with_name(plain))
     binary = plain.endswith(".bin") if binary is None else binary
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     rows = np.asarray(matrix, dtype="<f4")
@@ -72,7 +73,7 @@ def read(path: str | Path, only: Wanted = None) -> tuple[list[str], Array]:
     """Words and their vectors ``(V, d)``, in the order of the file; with ``only``, those words alone."""
     path = Path(path)
     try:
-        with unpacking(path) if path.name.endswith(".gz") else streamed(path) as opened:
+        with unpacking(path) if packed_ending(path) else streamed(path) as opened:
             found = _read(path, opened, only)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked ({error}); use another copy.") from None

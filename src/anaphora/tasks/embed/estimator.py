@@ -27,7 +27,7 @@ from anaphora.tasks.embed.metrics import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
 from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
 from anaphora.tasks.estimator import whatever_the_batch
-from anaphora.tasks.given import given_inputs
+from anaphora.tasks.given import check_filled, given_inputs
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -177,7 +177,5 @@ class Embedder(SequenceReader):
         return items, self.predict(items)
 
     def _read(self, items: Sequence[Any]) -> list[Input]:
-        for number, x in enumerate(items, start=1):
-            if not len(x):
-                raise DataError(f"input {number} is empty; give at least one symbol.")
+        check_filled(items)
         return cut(self._encode(items), self.settings_.max_tokens)

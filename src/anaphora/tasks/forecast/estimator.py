@@ -324,8 +324,7 @@ class Forecaster(Estimator):
         names = self.columns_.names
         if optional and may_miss and len(opened.columns) == len(self.columns_.others):
             names = self.columns_.others
-        if opened.facts["kind"] == "memory" and len(opened.columns) == len(names):
-            opened = SeriesData(names, opened.series, opened.facts)  # arrays have no names
+        opened = opened.called(names, most=len(self.columns_.names))
         return opened.only(self.columns_.names, optional=may_miss)
 
     def _errors(self) -> Floats:

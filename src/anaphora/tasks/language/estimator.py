@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -343,6 +344,11 @@ class LanguageModel(Estimator):
         asked = build(SampleOptions, {**usual, "prompt": prompt, **options}, owner="sample").model_dump()
         text = asked.pop("prompt")
         begun = [self.begin, *self.tokenizer_.encode(text)]
+        if unknown := begun[1:].count(UNK):
+            warnings.warn(
+                f"{unknown} of the {len(begun) - 1} symbols of the prompt are not in the vocabulary and are read as <unk>",
+                stacklevel=3,
+            )
         if not self._direct:
             self.model_.eval()
         drawn = draw(

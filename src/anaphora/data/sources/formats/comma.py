@@ -8,6 +8,7 @@ import hashlib
 import io
 import itertools
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 
 from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import Format
+from anaphora.data.sources.heading import ROWS, known_names, like_data, like_names, shown
 from anaphora.data.sources.roles import USUAL, with_parts
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
@@ -30,7 +32,7 @@ class CsvTable(CutTable):
     """The records of a file as the csv module parses them.
 
     Columns named by number (``"2"``) belong to a file without a header. Otherwise a first row that looks like data is
-    an error. Values between bars are never in quotes, as in ``metadata.csv`` of speech corpora.
+    an error, and one that neither its words nor the rows below tell for names is taken for them with a warning. Values between bars are never in quotes, as in ``metadata.csv`` of speech corpora.
     """
 
     kind = "csv"
@@ -131,47 +133,37 @@ class CsvTable(CutTable):
         if set(named) & set(self.names):
             return True
         numbered = bool(named) and all(name.replace("+", "").isdecimal() for name in named)
-        usual = [title for title in self.names if title.lower() in USUAL]
-        if numbered and usual:
+        if numbered and any(title.lower() in USUAL for title in self.names):
             raise DataError(
-                f"{self.name}:{self._begins}: the first row is a header ({_one_line(', '.join(self.names[:20]))}); name the columns by it, "
+                f"{self.name}:{self._begins}: the first row is a header ({shown(self.names)}); name the columns by it, "
                 "since numbers are for files without one."
             )
-        if not numbered and (reason := self._looks_like_data(below)) is not None:
+        if numbered:
+            return False
+        rows = self._rows_below(below)
+        if (reason := like_data(self.names, rows)) is not None:
             if self.delimiter == "|":  # speech corpora have no headers: name, text, text as it is read
                 return False
             raise DataError(
-                f"{self.name}:{self._begins}: the first row looks like data, not like a header ({_one_line(reason)}); add a row of names, or "
+                f"{self.name}:{self._begins}: the first row looks like data, not like a header ({' '.join(reason.split())}); add a row of names, or "
                 "give the columns by number, from 1, as in --source-field 1."
             )
-        return not numbered
+        if rows and not known_names(self.names) and not like_names(self.names, rows):
+            warnings.warn(
+                f"{self.name}:{self._begins}: the first row ({shown(self.names)}) is read as names of columns, not as data; if it is data, "
+                "add a row of names above it, or give the columns by number (--source-field 1); if it is not, give the names themselves",
+                stacklevel=1,
+            )
+        return True
 
-    def _looks_like_data(self, below: int) -> str | None:
-        """What makes the first row look like data rather than names, if anything does."""
+    def _rows_below(self, below: int) -> list[list[str]]:
+        """Rows to compare the first with."""
         text = self.file.at(below, LOOK).decode("utf-8", errors="replace").splitlines(keepends=True)
         try:
-            rows = list(
-                itertools.islice(csv.reader(text, delimiter=self.delimiter, quoting=self._quoting), 200)
-            )
+            reader = csv.reader(text, delimiter=self.delimiter, quoting=self._quoting)
+            return [row for row in itertools.islice(reader, ROWS) if len(row) == len(self.names)]
         except csv.Error:
-            return None
-        rows = [row for row in rows if len(row) == len(self.names)]
-        for column, title in enumerate(self.names):
-            values = [row[column].strip() for row in rows]
-            if is_number(title) and values and all(map(is_number, values)):
-                return f"{title} stands above numbers"
-            if len(title) > 60 or len(title.split()) > 8:
-                return f"{title[:24]!r} … is a sentence"
-            if title and values.count(title) > 1 and len(set(values)) <= len(values) / 2:
-                return f"{title} is also a value below"
-            if (
-                title
-                and (shape := _code(title))
-                and values
-                and all(_code(value) == shape for value in values)
-            ):
-                return f"{title} is numbered like the values below"
-        return None
+            return []
 
 
 class _LineFeed:
@@ -242,24 +234,6 @@ def _header(name: str, records: Iterator[list[str]], lines: _LineFeed) -> list[s
         reason, detail = lines.problem
         raise DataError(f"{name}:1: {reason} in the header ({detail}); save the file as UTF-8 with a header.")
     return header
-
-
-def _code(text: str) -> str:
-    """``LJ001-0001`` → ``LJ#-#``: the shape of a name with numbers in it; nothing for other names."""
-    found = re.sub(r"\d{2,}", "#", text)
-    return found if found.count("#") > 1 else ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

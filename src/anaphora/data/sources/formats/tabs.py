@@ -12,6 +12,7 @@ from anaphora.data.bundles import are_bundles
 from anaphora.data.files import TextFile
 from anaphora.data.lines import SPACE, TAB, Lines, chunks
 from anaphora.data.sources.formats import Format
+from anaphora.data.sources.heading import ROWS, like_names, shown
 from anaphora.data.sources.roles import SOURCE, TARGET, USUAL, parts_of
 from anaphora.data.sources.table import CutTable, Hints, Record
 from anaphora.errors import DataError
@@ -21,7 +22,7 @@ _LOOK = 1 << 16
 
 class TsvTable(CutTable):
     """Lines cut at tabs. Columns are numbered, unless the first line has the names that are set, or has two usual
-    names."""
+    names; a first line that the others tell for names is read as data with a warning."""
 
     kind = "tsv"
 
@@ -62,6 +63,13 @@ class TsvTable(CutTable):
                 "give those, from 1, or a line of names."
             )
         self.facts = {"header": True} if self.header else {}
+        below = self._looked[1 : ROWS + 1]
+        if not self.header and not hints.named and hints.facts is None and like_names(titles, below):
+            warnings.warn(
+                f"{self.name}:1: the first row ({shown(titles)}) is read as data, though it looks like names of columns; if it holds names, "
+                "give those to be read (--source-field NAME)",
+                stacklevel=1,
+            )
         if hints.facts is None and _in_quotes(self._looked):
             warnings.warn(
                 f"{self.name}: the values of a column are in quotes, which a .tsv file keeps; a .csv file, which may have tabs, is "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from anaphora.models.ctc import CTCModel
+from anaphora.models.transducer import TransducerModel
 from anaphora.settings.own import Part
 from anaphora.settings.transcribe import TranscribeOptions
 from anaphora.tasks.transcribe.build import TRAIN, make_lexicon, read_language_model
-from anaphora.tasks.transcribe.inference.decoding import PLAIN, WORDS, Search
+from anaphora.tasks.transcribe.inference.decoding import LEAST_WORDS, PLAIN, WORDS, Search
 from anaphora.tasks.transcribe.inference.listening import Listening
 from anaphora.tasks.transcribe.inference.unsaid import never_by
 
@@ -17,8 +19,11 @@ def search_of(m: Any, asked: TranscribeOptions) -> Search:
     lexicon = None
     if asked.lexicon or asked.lm or asked.hot_words:
         lexicon = make_lexicon(asked.lexicon or TRAIN, m.tokenizer_, m.words_)
+    width = asked.beam or max(PLAIN if lexicon is None else WORDS, asked.n_best)
+    if lexicon is not None and isinstance(m.model_, CTCModel | TransducerModel):
+        width = max(width, LEAST_WORDS)
     return Search(
-        width=asked.beam or max(PLAIN if lexicon is None else WORDS, asked.n_best),
+        width=width,
         n_best=asked.n_best,
         lexicon=lexicon,
         lm=read_language_model(asked.lm) if asked.lm else None,

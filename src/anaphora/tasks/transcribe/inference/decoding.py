@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from anaphora.search import (
     transducer_greedy,
     transducer_loss,
 )
+from anaphora.search._distinct import MOST, widths
 from anaphora.settings.own import Part
 from anaphora.tasks.decoding import checked_hypotheses
 from anaphora.tasks.transcribe.inference.unsaid import Sayable, never_by, without
@@ -45,6 +46,8 @@ BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
 PLAIN, WORDS = 8, 64
 """Widths of a beam unless set: without words, and with."""
+LEAST_WORDS = 8
+"""The narrowest beam that CTC has with words: fewer beginnings lose the word that is being spelled, and nothing is written."""
 HF_BEAM: dict[str, Any] = {"stopping": "likely", "refill": True}
 """How the beams of `transformers` go on and end, for models that come from there."""
 Frames = np.ndarray[Any, np.dtype[np.float32]]
@@ -73,6 +76,18 @@ class Search:
         weight = {} if self.lm is None else {"lm": self.lm, "lm_weight": self.lm_weight}
         hot = {"hot_words": self.hot_words} if self.hot_words else {}
         return {"lexicon": self.lexicon, "word_bonus": self.word_bonus, **weight, **hot}
+
+    def widths(self) -> Iterable[int]:
+        """How many hypotheses are searched for, and how many more while too few of their texts differ."""
+        if self.own is not None:
+            return (MOST,)
+        if self.lexicon is not None:  # its words differ, and n_best decides what a search for words keeps
+            return widths(self.n_best)
+        return (1,) if self.width == 1 else widths(max(self.width, self.n_best))
+
+    def wider(self, wide: int) -> Search:
+        """This search for ``wide`` hypotheses."""
+        return replace(self, n_best=wide, width=max(self.width, wide))
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from torch import Tensor
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel
 from anaphora.models.transducer import TransducerModel
+from anaphora.search import Hypothesis
+from anaphora.search._distinct import different
 from anaphora.tasks.given import NotFiniteError, named_when_not_finite
 from anaphora.tasks.transcribe.build import Model
 from anaphora.tasks.transcribe.inference.decoding import (
@@ -34,6 +37,11 @@ def mean_of(log_probs: Sequence[Tensor]) -> Tensor:
     if len(log_probs) == 1:
         return log_probs[0]
     return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
+
+
+def _in_frames(log_probs: Tensor, rows: Sequence[int], s: Search) -> list[Heard]:
+    """What is heard in log p ``(frames, symbols)`` of one recording."""
+    return [Heard(search_frames(log_probs, s), log_probs) for _ in rows]
 
 
 @dataclass(frozen=True)
@@ -72,19 +80,35 @@ class Listening:
                 if bool(whole.isnan().any()):
                     raise NotFiniteError(f"input {number}")
                 x = inputs[sum(voices[: number - 1])]
-                yield cut(len(x), len(x), 0, 1), [Heard(search_frames(whole, self.search), whole)]
+                heard = self._different(1, partial(_in_frames, whole))
+                yield cut(len(x), len(x), 0, 1), heard
         else:
-            model, search = self.model, self.search
+            model = self.model
             owners = [number for number, of in enumerate(windows, start=1) for _ in of]
 
-            def searched(some: Sequence[Frames]) -> list[Heard]:
-                if isinstance(model, TransducerModel):
-                    return search_alignments(model, some, search)
-                return search_symbols(model, some, search)
+            def searched(rows: Sequence[int], s: Search) -> list[Heard]:
+                def found(some: Sequence[Frames]) -> list[Heard]:
+                    if isinstance(model, TransducerModel):
+                        return search_alignments(model, some, s)
+                    return search_symbols(model, some, s)
 
-            heard = iter(named_when_not_finite(searched, parts, owners))
+                return named_when_not_finite(found, [parts[i] for i in rows], [owners[i] for i in rows])
+
+            each = iter(self._different(len(parts), searched))
             for of in windows:
-                yield of, [next(heard) for _ in of]
+                yield of, [next(each) for _ in of]
+
+    def _different(self, items: int, searched: Callable[[Sequence[int], Search], list[Heard]]) -> list[Heard]:
+        """What ``searched`` hears in each of so many items, as different texts."""
+        heard: dict[int, Heard] = {}
+
+        def found(rows: list[int], wide: int) -> list[list[Hypothesis]]:
+            heard.update(zip(rows, searched(rows, self.search.wider(wide)), strict=True))
+            return [heard[i].hypotheses for i in rows]
+
+        text = partial(text_of, tokenizer=self.tokenizer)
+        nbests = different(found, items, self.search.n_best, self.search.widths(), text)
+        return [replace(heard[i], hypotheses=list(nbest)) for i, nbest in enumerate(nbests)]
 
     def _best(self, windows: Sequence[Window], heard: Sequence[Heard]) -> str:
         if len(windows) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ def items_of(m: Any, inputs: Any, *, skip: bool = False) -> Iterator[Item]:
     those that cannot be read."""
     if _is_one(inputs):
         raise DataError("predict takes a list of recordings: write [recording] for a single one.")
+    if not isinstance(inputs, Iterable | Path):
+        raise DataError(f"predict takes a list of recordings, not a {type(inputs).__name__}.")
     given = sources(m, inputs) if isinstance(inputs, str | Path) else list(inputs)
     for number, x in enumerate(given, start=1):
         try:
