@@ -1,4 +1,4 @@
-"""Words that nobody has written, for training: the beginning of a word and of its form comes from another word with the same tags."""
+"""Words that no one has written, for training: the beginning of a word and of its form comes from another word with the same tags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_LETTERS = ("char", "char+tags")
 
 
 class Inventing:
-    """Rows of words, tags and forms of which a share is invented, anew in each epoch.
+    """Rows of words, tags and forms of which a share is invented, others in each epoch.
 
     What a word and its form have in common is their longest common stretch of letters: w = a·s·b and f = c·s·d. A word with the same
     tags, and the same a and c, lends the beginning p of its own stretch, and the end q of s stays: w' = a·p·q·b, f' = c·p·q·d. So
