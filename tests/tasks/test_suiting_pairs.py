@@ -18,7 +18,6 @@ from anaphora.tasks.suiting.translate import (
     OF_SYMBOLS,
     PASSES_OF_SYMBOLS,
     SOME,
-    SOME_WORDS,
     suit_pairs,
 )
 
@@ -118,7 +117,7 @@ def test_what_suits_a_transformer_is_not_given_to_others():
 @pytest.mark.parametrize("model", ["lstm-attention", "gru-attention", "transformer", "lstm"])
 def test_words_with_tags_are_invented_where_there_are_few_of_them(model):
     row = KINDS["inflection"][0]()
-    for count, given, expected in ((60, {}, 0.5), (60, {"invented": 0.0}, 0.0), (SOME_WORDS + 1, {}, 0.0)):
+    for count, given, expected in ((60, {}, 0.5), (60, {"invented": 0.0}, 0.0), (FEW + 1, {}, 0.0)):
         m = an.Translator(model=model, **given)
         suit_pairs(m, source_of([row] * count))
         assert m.settings_.invented == expected, (count, given)

@@ -38,8 +38,7 @@ and noise in the inputs and R-Drop make it slower still."""
 OF_TAGGED: dict[str, dict[str, Any]] = {"lstm-attention": {"joint": True, "lexical": True}}
 """By preset, for words with tags: most letters of a form are copied from its word, and so are shared and speak for themselves."""
 INVENTED: dict[str, Any] = {"invented": 0.5}
-"""For every preset and words with tags, up to `SOME_WORDS` rows: what an unknown word becomes is learned from its ending, not from words known by heart."""
-SOME_WORDS = 20_000
+"""For every preset and words with tags, up to `FEW` rows: what an unknown word becomes is learned from its ending, not from words known by heart."""
 PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 3000, "max_steps": 6000}
 """How long every preset trains for such outputs; 1 000 words need more passes than 10 000."""
 STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
@@ -71,7 +70,7 @@ def suit_pairs(m: Translator, data: Source) -> None:
         chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
         if tagged and "lexical" not in m._given:
             chosen |= OF_TAGGED.get(s.model, {})
-        if tagged and len(data) <= SOME_WORDS:
+        if tagged and len(data) <= FEW:
             chosen |= INVENTED
         assume(m, chosen, why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
