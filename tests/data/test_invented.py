@@ -1,4 +1,4 @@
-"""Invented words: word and form change alike, by words with the same tags, and the stream can be resumed."""
+"""Invented words: word and form change alike, by words that are inflected alike, and the stream can be resumed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ ROWS = [
     *((f"{verb} V;PST;3;SG", verb[:-2] + "te") for verb in VERBS),
     *((f"{verb} V.PTCP;PST", "ge" + verb[:-2] + "t") for verb in VERBS),
     *((f"{noun} N;DAT;PL", noun + "en") for noun in NOUNS),
+    ("abgeben V;PST;3;SG", "abgab"),
+    ("buku N;PL", "buku-buku"),
+    ("pustaka N;PL", "pustaka-pustaka"),
     ("ja V;PST", "nein"),
 ]
 
@@ -64,8 +67,10 @@ def test_word_and_form_change_alike_and_keep_their_changes(joint):
             word, _, tags = new.partition(";")
             assert tags == old.rpartition(" ")[2]
             changed += word != old.rpartition(" ")[0]
-            if tags == "V;PST;3;SG":
-                assert (word[-2:], form) == ("en" if old != "wandern V;PST;3;SG" else "rn", word[:-2] + "te")
+            if old in ("abgeben V;PST;3;SG", "wandern V;PST;3;SG"):
+                assert word == old.rpartition(" ")[0]  # no other row is inflected alike
+            elif tags == "V;PST;3;SG":
+                assert (word[-2:], form) == ("en", word[:-2] + "te")
             elif tags == "V.PTCP;PST":
                 assert form == "ge" + word[:-2] + "t"
             elif tags == "N;DAT;PL":
@@ -89,10 +94,18 @@ def test_the_beginning_is_that_of_a_word_with_the_same_tags_and_the_end_stays():
         ), (old, new)
 
 
-def test_a_row_with_little_in_common_stays():
+def test_a_row_with_little_in_common_stays_and_one_that_repeats_a_part():
     made = inventing()
+    last = [(word.replace(" ", ";"), form) for word, form in ROWS[-3:]]
     for epoch in range(10):
-        assert written(made.rows(EVERY[-1:], epoch=epoch), letters()) == [("ja;V;PST", "nein")]
+        assert written(made.rows(EVERY[-3:], epoch=epoch), letters()) == last
+
+
+def test_rows_that_are_alike_to_no_other_all_stay():
+    tokenizer = letters()
+    word, form = Ragged.of(tokenizer.sources(["absagen V;PST"])), Ragged.of(tokenizer.targets(["absagte"]))
+    made = Inventing(word, form, tokenizer, 0.999)
+    assert all(made.rows(np.array([0]), epoch=epoch) == (word, form) for epoch in range(5))
 
 
 def test_as_many_as_asked_and_none_at_0():
@@ -105,7 +118,7 @@ def test_as_many_as_asked_and_none_at_0():
         for epoch in range(400)
         for new, was in zip(made.rows(some, epoch=epoch)[0].lists(), old, strict=True)
     ]
-    assert 0.2 < np.mean(changed) <= 0.44  # a word may lend its beginning to itself
+    assert 0.3 < np.mean(changed) < 0.45
 
 
 def test_rows_follow_from_seed_epoch_and_number_alone():

@@ -1,4 +1,4 @@
-"""Words that no one has written, for training: the beginning of a word and of its form comes from another word with the same tags."""
+"""Words that no one has written, for training: the beginning of a word and of its form comes from another word that is inflected alike."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ KEPT = 3, 6
 """Letters that at least and at most stay of what a word and its form have in common, before its last changes: endings follow from them."""
 APART = 2
 """By how many letters the new beginning is at most shorter or longer than the old one, so that words stay about as long as they are."""
+REPEATED = 3
+"""Letters of what is in common that a form may not have a second time: they would have to be exchanged as well."""
 LONGEST = 64
 """Symbols of a side, beyond which a row is left as it is: it is a text rather than a word."""
 
@@ -27,9 +29,10 @@ class Inventing:
     """Rows of words, tags and forms of which a share is invented, others in each epoch.
 
     What a word and its form have in common is their longest common stretch of letters: w = a·s·b and f = c·s·d. A word with the same
-    tags, and the same a and c, lends the beginning p of its own stretch, and the end q of s stays: w' = a·p·q·b, f' = c·p·q·d. So
-    ``Bestechungsgeld`` → ``Bestechungsgelder`` becomes ``Hausmegeld`` → ``Hausmegelder`` by ``Hausmeister``. Rows with a stretch of three
-    letters or less stay as they are.
+    tags, a, b, c and d lends the beginning p of its own stretch, and the end q of s stays: w' = a·p·q·b, f' = c·p·q·d. So
+    ``Bestechungsgeld`` → ``Bestechungsgelder`` becomes ``Sommerbigeld`` → ``Sommerbigelder`` by ``Sommerbild`` → ``Sommerbilder``. Rows with a
+    stretch of three letters or less stay as they are, and those that no other row is like, and those whose form repeats a part of
+    the stretch (``buku`` → ``buku-buku``).
 
         inventing = Inventing(Ragged.of(tokenizer.sources(words)), Ragged.of(tokenizer.targets(forms)), tokenizer, 0.5)
         source, target = inventing.rows(np.arange(len(words)), epoch=3)
@@ -58,17 +61,20 @@ class Inventing:
             if max(len(word), len(form)) > LONGEST:
                 continue
             place = common([read[i] for i in word], [written[i] for i in form])
-            if place[2] > KEPT[0]:
+            if place[2] > KEPT[0] and not _repeated(place, [written[i] for i in form]):
                 found[row] = place
-                tags = tuple(i for i in word if read[i] is None)
-                edges = tuple(word[: place[0]]), tuple(form[: place[1]])
-                groups.setdefault((tags, *edges), []).append(row)
+                groups.setdefault(_changes(place, word, form), []).append(row)
+        groups = {key: rows for key, rows in groups.items() if len(rows) > 1}
         self._reads, self._writes, self._common = found.T
         self._lending = np.array([row for rows in groups.values() for row in rows], dtype=np.int64)
-        self._first, self._lenders = np.zeros((2, len(source)), dtype=np.int64)
+        self._first, self._place, self._lenders = np.zeros((3, len(source)), dtype=np.int64)
         begin = 0
         for rows in groups.values():
-            self._first[rows], self._lenders[rows] = begin, len(rows)
+            self._first[rows], self._place[rows], self._lenders[rows] = (
+                begin,
+                np.arange(len(rows)),
+                len(rows) - 1,
+            )
             begin += len(rows)
 
     def rows(self, chosen: Rows, *, epoch: int) -> tuple[Ragged, Ragged]:
@@ -77,9 +83,12 @@ class Inventing:
         wanted, lender, kept, apart = drawn
         stay = KEPT[0] + (kept * (KEPT[1] - KEPT[0] + 1)).astype(np.int64)
         cut = self._common[chosen] - stay
-        changed = (wanted < self.share) & (cut > 0)
-        of = self._first[chosen] + (lender * self._lenders[chosen]).astype(np.int64)
-        lent = self._lending[np.where(changed, of, 0)] if len(self._lending) else chosen
+        changed = (wanted < self.share) & (cut > 0) & (self._lenders[chosen] > 0)
+        others = self._lenders[chosen]
+        of = (self._place[chosen] + 1 + (lender * others).astype(np.int64)) % (
+            others + 1
+        )  # never the row itself
+        lent = self._lending[np.where(changed, self._first[chosen] + of, 0)] if len(self._lending) else chosen
         long = cut - APART + (apart * (2 * APART + 1)).astype(np.int64)
         long = np.clip(long, 1, np.maximum(self._common[lent] - 1, 1))
         sides = ((self.source, self._reads), (self.target, self._writes))
@@ -114,6 +123,20 @@ def common(first: Sequence[int | None], second: Sequence[int | None]) -> tuple[i
                     best = i + 1 - size, j + 1 - size, size
         before = here
     return best
+
+
+def _changes(place: tuple[int, int, int], word: list[int], form: list[int]) -> tuple[tuple[int, ...], ...]:
+    """What is read and written around the common stretch, tags and all."""
+    i, j, size = place
+    around = word[:i], word[i + size :], form[:j], form[j + size :]
+    return tuple(map(tuple, around))
+
+
+def _repeated(place: tuple[int, int, int], form: list[int | None]) -> bool:
+    """Whether another part of the form has `REPEATED` letters in a row of the common stretch."""
+    _, j, size = place
+    stretch = form[j : j + size]
+    return any(common(stretch, part)[2] >= REPEATED for part in (form[:j], form[j + size :]))
 
 
 def _exchanged(

@@ -78,7 +78,7 @@ class NoiseSettings(Settings):
         ge=0,
         lt=1,
         description="Share of the training words that are invented, others in each pass: the beginning of what a word and its form have "
-        "in common comes from another word with the same tags (Anastasopoulos & Neubig 2019 take random letters). Assumed for words "
+        "in common comes from another word with the same tags that is inflected alike (Anastasopoulos & Neubig 2019 take random letters). Assumed for words "
         "with tags; needs letters on both sides. 0 = off.",
     )
 

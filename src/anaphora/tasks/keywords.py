@@ -281,7 +281,7 @@ class NoiseKeywords(TypedDict, total=False):
     bpe_dropout: float
     """How often each merge of tokens = bpe is left out while training, so that a word is cut into other pieces each time it is read (BPE-dropout, Provilkov 2020: 0.1); for predictions texts are cut as usual. 0 = off. Default: 0.0."""
     invented: float
-    """Share of the training words that are invented, others in each pass: the beginning of what a word and its form have in common comes from another word with the same tags (Anastasopoulos & Neubig 2019 take random letters). Assumed for words with tags; needs letters on both sides. 0 = off. Default: 0.0."""
+    """Share of the training words that are invented, others in each pass: the beginning of what a word and its form have in common comes from another word with the same tags that is inflected alike (Anastasopoulos & Neubig 2019 take random letters). Assumed for words with tags; needs letters on both sides. 0 = off. Default: 0.0."""
 
 
 class AttentionKeywords(TypedDict, total=False):
