@@ -185,10 +185,7 @@ def test_text_that_is_not_held_is_refused(monkeypatch):
     batches(0.0)
 
 
-def test_a_translator_of_words_is_refused_and_one_of_letters_trained(tmp_path):
-    small = {"hidden": 8, "embedding": 8, "steps": 2, "invented": 0.5}
+def test_a_translator_of_words_is_refused():
+    """Training with invented words: ``tests/tasks/test_inflection.py``, where they are assumed."""
     with pytest.raises(SettingsError, match=r"invented = 0\.5 exchanges letters"):
-        an.Translator(tokens="word", **small).fit(ROWS, valid=ROWS[:3])
-    m = an.Translator(**small).fit(ROWS, valid=ROWS[:3], out=tmp_path / "run")
-    assert m.settings_.source_tokens == "char+tags"
-    assert len(m.predict(["wandern V;PST;3;SG"])) == 1
+        an.Translator(tokens="word", hidden=8, embedding=8, steps=2, invented=0.5).fit(ROWS, valid=ROWS[:3])
