@@ -40,7 +40,7 @@ def run(tmp_path_factory):
 def test_tags_are_symbols_without_a_setting_and_that_is_reported(run):
     m, _, said = run
     assert (m.settings_.source_tokens, m.settings_.target_tokens) == ("char+tags", "char")
-    chosen = "source_tokens=char+tags, target_tokens=char, joint=true, lexical=true"
+    chosen = "source_tokens=char+tags, target_tokens=char, joint=true, lexical=true, invented=0.5"
     assert f"assumed, for words with tags: {chosen}" in said
     assert m.model_.encoder.embedding is m.model_.decoder.embedding
     assert m.model_.decoder.lexical is not None

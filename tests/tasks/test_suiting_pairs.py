@@ -12,6 +12,7 @@ from anaphora.data.sources.source import MemorySource
 from anaphora.tasks.suiting.translate import (
     FEW,
     FEW_SENTENCES,
+    INVENTED,
     LEAST,
     MANY,
     OF_SYMBOLS,
@@ -44,7 +45,7 @@ SHORT = {"batch_tokens": 1024}
 KINDS = {
     "inflection": (
         lambda: (f"{word()} {DRAW.choice(('V;PST', 'N;PL', 'V;PRS;3;SG'))}", word()),
-        {"source_tokens": "char+tags", "target_tokens": "char", "joint": False} | LETTERS,
+        {"source_tokens": "char+tags", "target_tokens": "char", "joint": False} | INVENTED | LETTERS,
     ),
     "spelling": (lambda: (word(), word()), {"tokens": "char"} | LETTERS),
     "spelling to sound": (lambda: (word(), phones()), {"source_tokens": "char", "joint": False} | LETTERS),
@@ -111,6 +112,15 @@ def test_what_suits_a_transformer_is_not_given_to_others():
     before = m.settings_
     suit_pairs(m, source_of([(phones(), phones()) for _ in range(LEAST)]))
     assert m.settings_ == before.model_copy(update=SHORT | PASSES_OF_SYMBOLS)
+
+
+@pytest.mark.parametrize("model", ["lstm-attention", "gru-attention", "transformer", "lstm"])
+def test_words_with_tags_are_invented_where_there_are_few_of_them(model):
+    row = KINDS["inflection"][0]()
+    for count, given, expected in ((60, {}, 0.5), (60, {"invented": 0.0}, 0.0), (FEW + 1, {}, 0.0)):
+        m = an.Translator(model=model, **given)
+        suit_pairs(m, source_of([row] * count))
+        assert m.settings_.invented == expected, (count, given)
 
 
 def test_letters_of_words_with_tags_speak_for_themselves_where_a_preset_has_attention_of_one_kind():

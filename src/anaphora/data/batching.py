@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from anaphora.data.bpe_dropout import Recutting, Spelled
+from anaphora.data.invented import Inventing
 from anaphora.data.pooled import POOL, PooledBatches, Rows, cut_by_size
 from anaphora.data.sending import Ragged, Sending
 from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
+from anaphora.errors import DataError
 
 HELD_TEXT = 64_000_000
 """A corpus with at most this many bytes of text is encoded once and held; a larger one pool by pool."""
@@ -103,7 +105,10 @@ class PairBatch:
 
 
 class PairBatches(PooledBatches[PairBatch]):
-    """An endless stream of batches of pairs: see `PooledBatches`. A pair is as long as its longer side, with EOS."""
+    """An endless stream of batches of pairs: see `PooledBatches`. A pair is as long as its longer side, with EOS.
+
+    ``invented`` is the share of `Inventing`; a `DataError` for a corpus that is too large to be held in memory.
+    """
 
     def __init__(
         self,
@@ -115,6 +120,7 @@ class PairBatches(PooledBatches[PairBatch]):
         seed: int,
         pool: int = POOL,
         bpe_dropout: float = 0.0,
+        invented: float = 0.0,
     ):
         super().__init__(len(pairs), batch_tokens=batch_tokens, max_tokens=max_tokens, seed=seed, pool=pool)
         self.pairs = pairs
@@ -125,6 +131,14 @@ class PairBatches(PooledBatches[PairBatch]):
         self._start = tokenizer.around.start
         held = pairs.text_bytes <= HELD_TEXT
         self._held = _Encoded.of(pairs, range(len(pairs)), self._sides) if held else None
+        self._inventing = None
+        if invented:
+            if self._held is None:
+                raise DataError(
+                    f"invented = {invented} needs all words at hand, but these are {pairs.text_bytes / 1e6:,.0f} MB of text, of which "
+                    f"{HELD_TEXT / 1e6:,.0f} are held in memory: leave invented out, or train with fewer rows."
+                )
+            self._inventing = Inventing(*self._held.sides, tokenizer, invented, seed=seed)
 
     @property
     def lengths(self) -> tuple[Rows, Rows] | None:
@@ -142,7 +156,10 @@ class PairBatches(PooledBatches[PairBatch]):
         return self._dropped
 
     def _sizes(self, chosen: Rows) -> tuple[Rows, Sequence[Rows], Callable[[Rows], PairBatch]]:
-        if self._held is not None:
+        if self._inventing is not None:
+            encoded = _Encoded.whole(*self._inventing.rows(chosen, epoch=self.epoch))
+            rows = np.arange(len(chosen))
+        elif self._held is not None:
             encoded, rows = self._held, chosen
         else:
             encoded, rows = _Encoded.of(self.pairs, chosen, self._sides), np.arange(len(chosen))
@@ -215,6 +232,11 @@ class _Encoded:
     @property
     def sides(self) -> tuple[Ragged, Ragged]:
         return self.source, self.target
+
+    @classmethod
+    def whole(cls, source: Ragged, target: Ragged) -> _Encoded:
+        """Examples that stay as they are."""
+        return cls(source, target, np.maximum(source.lengths, target.lengths), (None, None))
 
     @classmethod
     def of(

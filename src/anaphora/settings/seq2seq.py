@@ -73,6 +73,14 @@ class NoiseSettings(Settings):
         description="How often each merge of tokens = bpe is left out while training, so that a word is cut into other pieces each "
         "time it is read (BPE-dropout, Provilkov 2020: 0.1); for predictions texts are cut as usual. 0 = off.",
     )
+    invented: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the training words that are invented, others in each pass: the beginning of what a word and its form have "
+        "in common comes from another word with the same tags that is inflected alike (Anastasopoulos & Neubig 2019 take random letters). Assumed for words "
+        "with tags; needs letters on both sides. 0 = off.",
+    )
 
 
 class AttentionSettings(Settings):

@@ -30,6 +30,7 @@ _SAME: dict[str, str] = {
     "holdout": "dev_size hold_out test_size val_size val_split valid_size validation_fraction validation_split",
     "horizon": "forecast_horizon prediction_length steps_ahead",
     "init": "checkpoint from_pretrained pretrained pretrained_model",
+    "invented": "data_hallucination hallucination",
     "kernel": "filter_size kernel_size",
     "kv_heads": "gqa n_kv_heads num_key_value_heads num_kv_heads",
     "layer_decay": "discriminative_lr layerwise_decay layerwise_lr_decay llrd lr_decay",

@@ -280,6 +280,8 @@ class NoiseKeywords(TypedDict, total=False):
     """α of R-Drop (Wu 2021): each batch is read twice with different dropout, and α times the divergence of the two predictions, KL in both directions, is added to the loss (5 there); twice the work of a step. 0 = off. Default: 0.0."""
     bpe_dropout: float
     """How often each merge of tokens = bpe is left out while training, so that a word is cut into other pieces each time it is read (BPE-dropout, Provilkov 2020: 0.1); for predictions texts are cut as usual. 0 = off. Default: 0.0."""
+    invented: float
+    """Share of the training words that are invented, others in each pass: the beginning of what a word and its form have in common comes from another word with the same tags that is inflected alike (Anastasopoulos & Neubig 2019 take random letters). Assumed for words with tags; needs letters on both sides. 0 = off. Default: 0.0."""
 
 
 class AttentionKeywords(TypedDict, total=False):

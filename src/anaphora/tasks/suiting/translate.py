@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anaphora.data.bundles import without_tags
+from anaphora.data.invented import BY_LETTERS
+from anaphora.errors import SettingsError
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded
 
@@ -35,6 +37,8 @@ OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_d
 and noise in the inputs and R-Drop make it slower still."""
 OF_TAGGED: dict[str, dict[str, Any]] = {"lstm-attention": {"joint": True, "lexical": True}}
 """By preset, for words with tags: most letters of a form are copied from its word, and so are shared and speak for themselves."""
+INVENTED: dict[str, Any] = {"invented": 0.5}
+"""For every preset and words with tags, up to `FEW` rows: what an unknown word becomes is learned from its ending, not from words known by heart."""
 PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 3000, "max_steps": 6000}
 """How long every preset trains for such outputs; 1 000 words need more passes than 10 000."""
 STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
@@ -66,6 +70,8 @@ def suit_pairs(m: Translator, data: Source) -> None:
         chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
         if tagged and "lexical" not in m._given:
             chosen |= OF_TAGGED.get(s.model, {})
+        if tagged and len(data) <= FEW:
+            chosen |= INVENTED
         assume(m, chosen, why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
@@ -73,6 +79,18 @@ def suit_pairs(m: Translator, data: Source) -> None:
         assume(m, OF_SYMBOLS.get(s.model, {}) | length, "outputs of letters or of a fixed set of symbols")
     if not generated:
         assume(m, _sized(len(data), letters, own or reads != "sentences"), f"{len(data):,} training pairs")
+
+
+def check_invented(m: Translator) -> None:
+    """A `SettingsError` for ``invented`` where the symbols of a side are no letters."""
+    kinds = m.tokenizer_.source.kind, m.tokenizer_.target.kind
+    if m.settings_.invented and not set(kinds) <= set(BY_LETTERS):
+        raise SettingsError(
+            [
+                f"invented = {m.settings_.invented} exchanges letters of words and forms, but a symbol is of the kind {kinds[0]!r} in the source "
+                f"and {kinds[1]!r} in the target: set tokens = 'char', or leave invented out."
+            ]
+        )
 
 
 def _sized(pairs: int, letters: bool, own: bool) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from anaphora.tasks.outputs import (
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import settle_r_drop
-from anaphora.tasks.suiting.translate import suit_pairs
+from anaphora.tasks.suiting.translate import check_invented, suit_pairs
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
@@ -92,6 +92,7 @@ class Translator(Writer):
             suit_pairs(self, data)
             self.tokenizer_ = learn_sides(self.settings_, data)
         settle_r_drop(self)
+        check_invented(self)
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
@@ -122,6 +123,7 @@ class Translator(Writer):
             max_tokens=s.max_tokens,
             seed=s.seed,
             bpe_dropout=s.bpe_dropout,
+            invented=s.invented,
         )
         if batches.lengths is not None:
             sources, targets = (side.tolist() for side in batches.lengths)

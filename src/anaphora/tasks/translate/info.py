@@ -99,7 +99,7 @@ _ALWAYS: Uses = (
     EncoderSettings,
     *(SidesSettings, TrainingSettings, StackSettings, InitSettings, TuningSettings, TeacherSettings),
     *_SEARCH,
-    *("tie", "label_smoothing", "r_drop", "bpe_dropout", "teacher_forcing", "forcing_schedule"),
+    *("tie", "label_smoothing", "r_drop", "bpe_dropout", "invented", "teacher_forcing", "forcing_schedule"),
     *("metric", "bleu_tokenize", "valid_examples"),
 )
 _RECURRENT: Uses = (*_ALWAYS, EmbeddingSettings, RecurrentSettings, DirectionSettings, "reverse_source")
