@@ -115,7 +115,7 @@ def test_a_dry_run_writes_nothing(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"", "empty"), (b"no tab here\n", ":1"), (b"\x00\xff\xfe\x80\t\x81\n" * 9, ":1")],
+    [(b"", "empty"), (b"no tab here\n", ":1"), (b"\x00\xff\xfe\x80\t\x81\n" * 9, "a binary file")],
 )
 def test_files_that_are_no_pairs(tmp_path, capsys, content, told):
     path = tmp_path / "data.tsv"

@@ -105,3 +105,5 @@ def test_rows_too_few_to_tell_tell_nothing():
     assert not like_names(["a", "b"], [["1", "2"]])
     assert known_names(["a", "Label"])
     assert not known_names(["en", "hello"])
+    assert known_names(["Sentence #", "Word", "POS", "Tag"])
+    assert not known_names(["la", "vie", "est", "belle"])

@@ -28,7 +28,7 @@ def test_a_bad_recording_is_named_by_its_line(tmp_path):
         open_recordings(path, role="train", features=None, bad_rows="strict")
 
 
-@pytest.mark.parametrize("head", [bytes(range(256)) * 4, b"\x7fELF\x02\x01\x01" + b"\x03\x04code" * 40])
+@pytest.mark.parametrize("head", [bytes(range(256)) * 4, b"\x7fELF\x02\x01\x01" + b"\x03\x04\xe8code" * 40])
 def test_a_binary_file_is_called_one(tmp_path, head):
     for name in ("a.csv", "a.tsv", "a.jsonl"):
         (tmp_path / name).write_bytes(head)
@@ -57,3 +57,11 @@ def test_a_table_that_is_read_as_running_text_says_so(tmp_path):
         warnings.simplefilter("error")
         column = open_text(tmp_path / "a.csv", source_field="text")
     assert "".join(column.blocks()) == "hello there\nhow are you\n"
+
+
+def test_control_characters_in_utf8_are_no_binary_file(tmp_path):
+    (tmp_path / "a.tsv").write_text("\x1a\x08\x1a\tb\n" * 9)
+    assert len(open_source(tmp_path / "a.tsv")) == 9
+    (tmp_path / "b.tsv").write_bytes(b"\x1a\x08\x1a\t\xff\xfe\n" * 9)
+    with pytest.raises(DataError, match="a binary file"):
+        open_source(tmp_path / "b.tsv")

@@ -122,13 +122,22 @@ class TextFile:
             if head.startswith(begin):
                 raise DataError(f"{self.name} is a packed file ({kind}); unpack it, and give what is inside.")
         controls = sum(byte < 32 and byte not in _WHITE for byte in head)
-        if controls > max(8, len(head) // 20) and head.count(0) <= len(head) // 4:
+        if controls > max(8, len(head) // 20) and head.count(0) <= len(head) // 4 and not _begins_utf8(head):
             raise DataError(f"{self.name} is a binary file, not a text; give a text file.")
         if head.count(0) > len(head) // 4:
             raise DataError(
                 f"{self.name} looks like UTF-16 without its mark, or a binary file; save it as UTF-8 text."
             )
         return 3 if head.startswith(b"\xef\xbb\xbf") else 0
+
+
+def _begins_utf8(head: bytes) -> bool:
+    """Whether the first bytes of a file are UTF-8; its last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def beside(folder: Path, name: str, rooms: Iterable[str] = (), endings: Iterable[str] = ()) -> Path:

@@ -69,9 +69,10 @@ def like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def known_names(names: Sequence[str]) -> bool:
-    """Whether the first row has a usual name of a column, or only names that columns often have."""
+    """Whether the first row has a usual name of a column, or only names that columns often have, or two such names and more than half."""
     lower = [title.lower() for title in names if title.strip()]
-    return any(one in USUAL for one in lower) or all(one in _NAMES for one in lower)
+    often = sum(one in _NAMES for one in lower)
+    return any(one in USUAL for one in lower) or often == len(lower) or (often > 1 and often * 2 > len(lower))
 
 
 def is_number(text: str) -> bool:
