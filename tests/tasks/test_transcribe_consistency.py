@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from transcribe_tiny import stop_before_step
 
 import anaphora as an
 from anaphora.tasks.spoken import SpokenBatch
-from anaphora.tasks.transcribe.objective import TranscriptionObjective, disagreement
+from anaphora.tasks.transcribe.objective import disagreement
 
 RATE = 8000
 SMALL = {
@@ -73,12 +74,7 @@ def test_it_teaches_and_resumes_bit_for_bit(tmp_path, monkeypatch):
     asked = {"consistency": 0.5, **VARIED, **SMALL, "save_every": 2, "batch_tokens": 200}
     whole = an.Transcriber("bilstm-ctc", steps=4, **asked).fit(data, valid=data[:1])
     with monkeypatch.context() as patch:
-
-        def stopped(self, number):
-            if number == 4:
-                raise RuntimeError("stopped")
-
-        patch.setattr(TranscriptionObjective, "begin_step", stopped)
+        stop_before_step(patch, 4)
         with pytest.raises(RuntimeError, match="stopped"):
             an.Transcriber("bilstm-ctc", steps=4, **asked).fit(data, valid=data[:1], out=tmp_path / "run")
     resumed = an.Transcriber.resume(tmp_path / "run")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transcribe_tiny import recordings, tiny
+from transcribe_tiny import recordings, stop_before_step, tiny
 
 import anaphora as an
 from anaphora.models.ctc import FrameScores, MemberScores
 from anaphora.search import ctc_loss
 from anaphora.tasks.spoken import SpokenBatch, mixed
-from anaphora.tasks.transcribe.objective import TranscriptionObjective, frame_loss
+from anaphora.tasks.transcribe.objective import frame_loss
 
 
 def batch(copies=1):
@@ -94,12 +94,7 @@ def test_it_resumes_bit_for_bit(tmp_path, monkeypatch):
     data, dev = recordings(12), recordings(2, seed=1)
     whole = tiny("conv-ctc", **asked).fit(data, valid=dev)
     with monkeypatch.context() as patch:
-
-        def stopped(self, number):
-            if number == 4:
-                raise RuntimeError("stopped")
-
-        patch.setattr(TranscriptionObjective, "begin_step", stopped)
+        stop_before_step(patch, 4)
         with pytest.raises(RuntimeError, match="stopped"):
             tiny("conv-ctc", **asked).fit(data, valid=dev, out=tmp_path / "run")
     resumed = an.Transcriber.resume(tmp_path / "run")

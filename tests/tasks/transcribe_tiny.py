@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import anaphora as an
+from anaphora.tasks.transcribe.objective import TranscriptionObjective
 
 WORDS = ("bad", "cab", "dab", "ace", "bee", "add", "fed", "face")
 FEATURES = 8
@@ -74,3 +75,13 @@ def recordings(count: int, *, seed: int = 0, longest: int = 3) -> list[tuple[Any
     draw = random.Random(f"recordings {seed}")
     texts = [" ".join(draw.choices(WORDS, k=1 + draw.randrange(longest))) for _ in range(count)]
     return [(said(text, seed=1000 * seed + i), text) for i, text in enumerate(texts)]
+
+
+def stop_before_step(monkeypatch: Any, step: int) -> None:
+    """Trainings of transcribers end with a RuntimeError ("stopped") when this step begins."""
+
+    def begin(self: TranscriptionObjective, number: int) -> None:
+        if number == step:
+            raise RuntimeError("stopped")
+
+    monkeypatch.setattr(TranscriptionObjective, "begin_step", begin)

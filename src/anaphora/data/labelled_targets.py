@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.numeric import is_number
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
 
@@ -144,7 +145,7 @@ class Targets:
         try:
             values = np.array([float(label) for label in labels])
         except ValueError:
-            wrong = next(i for i, label in enumerate(labels) if not _is_number(label))
+            wrong = next(i for i, label in enumerate(labels) if not is_number(label))
             raise DataError(
                 f"Example {wrong + 1} has the label {labels[wrong][:40]!r}, which is no number; correct it, or set "
                 'target="class".'
@@ -163,7 +164,7 @@ def split(label: str) -> list[str]:
 
 def _sorted(names: set[str]) -> list[str]:
     """Numbers in the order of numbers, other names in the order of the alphabet."""
-    if all(_is_number(name) for name in names):
+    if all(is_number(name) for name in names):
         return sorted(names, key=lambda name: (float(name), name))
     return sorted(names)
 
@@ -192,11 +193,3 @@ def _warn_of_alike(names: Sequence[str]) -> None:
             f"labels that differ only in capitals or spaces are different classes here: {listed}",
             stacklevel=3,
         )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

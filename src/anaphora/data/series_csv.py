@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.files import TextFile
+from anaphora.data.numeric import is_number
 from anaphora.data.series import Series
-from anaphora.data.series_times import NAMES, disorder, is_number, looks_like_time
+from anaphora.data.series_times import NAMES, disorder, looks_like_time
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
 from anaphora.data.sources.roles import check_named

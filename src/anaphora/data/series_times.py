@@ -6,6 +6,8 @@ import datetime
 import itertools
 from collections.abc import Sequence
 
+from anaphora.data.numeric import is_number
+
 NAMES = ("date", "datetime", "time", "timestamp", "ds")
 """A column called so holds times; so does a first column that is not numbers."""
 LOOK = 200
@@ -28,14 +30,6 @@ _FORMS = (
     "%m/%d/%Y %H:%M",
     "%m/%d/%Y",
 )
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def looks_like_time(text: str) -> bool:

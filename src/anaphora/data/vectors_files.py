@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from anaphora.data.numeric import is_number
 from anaphora.errors import DataError
 from anaphora.files import read_bytes, streamed
 from anaphora.files.arrays import Numbers, load_npy, load_npz
@@ -72,7 +73,7 @@ def read_numbers(path: Path) -> Numbers:
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise _unreadable(path, error, "a CSV file of numbers") from None
-    if rows and not any(_is_number(cell) for cell in rows[0]):
+    if rows and not any(is_number(cell) for cell in rows[0]):
         rows = rows[1:]
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
@@ -81,19 +82,11 @@ def read_numbers(path: Path) -> Numbers:
                 "all must have the same."
             )
         for cell in row:
-            if not _is_number(cell):
+            if not is_number(cell):
                 raise DataError(
                     f"{path}: row {number} of numbers holds {cell[:20]!r}, which is no number; correct it."
                 )
     return np.array(rows, dtype=np.float32).reshape(len(rows), -1)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_npy(path: Path) -> Numbers:

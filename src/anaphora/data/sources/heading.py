@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from anaphora.data.numeric import is_number
 from anaphora.data.sources.roles import USUAL
 
 ROWS = 200
@@ -73,14 +74,6 @@ def known_names(names: Sequence[str]) -> bool:
     lower = [title.lower() for title in names if title.strip()]
     often = sum(one in _NAMES for one in lower)
     return any(one in USUAL for one in lower) or often == len(lower) or (often > 1 and often * 2 > len(lower))
-
-
-def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def shown(names: Sequence[str]) -> str:
