@@ -62,9 +62,15 @@ function Page() {
     async function follow(): Promise<void> {
       while (!stop.signal.aborted) {
         try {
-          setAbout(await get<About>('/api/about', stop.signal));
-          setViews(await get<View[]>('/api/views', stop.signal));
-          setRuns(await get<Run[]>('/api/runs', stop.signal));
+          // all at once: a page that knows the views but not yet the runs would say that there are none
+          const [about, views, runs] = await Promise.all([
+            get<About>('/api/about', stop.signal),
+            get<View[]>('/api/views', stop.signal),
+            get<Run[]>('/api/runs', stop.signal),
+          ]);
+          setAbout(about);
+          setViews(views);
+          setRuns(runs);
           setLost(false);
           await watch(() => setTick((n) => n + 1), () => setTick((n) => n + 1), stop.signal);
         } catch (error) {

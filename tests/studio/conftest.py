@@ -184,6 +184,25 @@ def senses(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def studio(folder):
+    """A server over the ``folder`` of runs that a file of tests makes."""
+    started = Server(folder)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def asked(studio) -> Client:
+    return Client(studio.port, studio.token)
+
+
+@pytest.fixture(scope="module")
+def known(asked) -> dict[str, str]:
+    """The number of each run by its name."""
+    return {run["name"]: run["id"] for run in asked.json("/api/runs")[1]}
+
+
 @pytest.fixture(scope="session")
 def server(runs):
     started = Server(runs)

@@ -11,7 +11,6 @@ from test_studio_page import address
 
 import anaphora as an
 from anaphora.cli import main
-from conftest import Client, Server
 
 pytestmark = pytest.mark.xdist_group("studio")
 
@@ -32,23 +31,6 @@ def folder(tmp_path_factory):
     )
     an.Tagger(model="hmm").fit([("a b c", "X Y X"), ("b a", "Y X")] * 6, out=runs / "markov")
     return runs
-
-
-@pytest.fixture(scope="module")
-def studio(folder):
-    started = Server(folder)
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
-def asked(studio):
-    return Client(studio.port, studio.token)
-
-
-@pytest.fixture(scope="module")
-def known(asked):
-    return {run["name"]: run["id"] for run in asked.json("/api/runs")[1]}
 
 
 def compared(asked, runs, **options):

@@ -265,7 +265,7 @@ def test_the_code_that_is_shown_runs(page, server, ids, runs, tmp_path, monkeypa
     for view, text in (("alignment", TEXT), ("curves", ""), ("embeddings", "")):
         opened(page, server, view=view, runs=ids["attentive"], text=text)
         page.click("button:has-text('Code')")
-        code = page.inner_text("pre")
+        code = page.inner_text(".picture pre")
         monkeypatch.chdir(runs)
         try:
             exec(compile(code, view, "exec"), {})
@@ -281,7 +281,28 @@ def test_pictures_can_be_kept_and_have_their_code(page, server, ids):
             page.click(f"button:has-text('Save {form}')")
         assert kept.value.suggested_filename == f"alignment.{form.lower()}"
     page.click("button:has-text('Code')")
-    assert '.view("alignment")' in page.inner_text("pre")
+    assert '.view("alignment")' in page.inner_text(".picture pre")
+
+
+def test_runs_that_are_listed_late_are_not_said_to_be_missing(page, server, ids):
+    held, answering, told = [], False, set()
+
+    def late(route):
+        route.continue_() if answering else held.append(route)
+
+    page.route("**/api/runs", late)
+    page.on("requestfinished", lambda request: told.add(request.url.split("?")[0].rsplit("/", 1)[-1]))
+    page.goto(address(server, view="alignment", runs=ids["attentive"], text=TEXT))
+    until(page, lambda: held and {"about", "views"} <= told)
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+    )
+    assert page.locator(".welcome, .picture").count() == 0
+    answering = True
+    for route in held:
+        route.continue_()
+    page.wait_for_selector(".picture .figure svg")
+    assert page.locator(".welcome").count() == 0
 
 
 def test_a_growing_run_is_drawn_anew(page, server, ids, runs):

@@ -11,7 +11,7 @@ import pytest
 
 import anaphora as an
 from anaphora.views.colour import DARK, LIGHT, rgb
-from conftest import Client, Server, colour_at, settled, until
+from conftest import colour_at, settled, until
 from hand_made import EVIL, scene
 
 pytestmark = pytest.mark.xdist_group("studio")
@@ -19,20 +19,8 @@ VIEWS = {"captions": "captioner", "spectrogram": "listener", "glimpses": "gazer"
 
 
 @pytest.fixture(scope="module")
-def studio(senses):
-    started = Server(senses)
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
-def asked(studio):
-    return Client(studio.port, studio.token)
-
-
-@pytest.fixture(scope="module")
-def runs_of(asked):
-    return {run["name"]: run["id"] for run in asked.json("/api/runs")[1]}
+def folder(senses):
+    return senses
 
 
 def pixels(png):
@@ -44,13 +32,13 @@ def images(found):
     return [shape for shape in found["pictures"][0]["shapes"] if shape["kind"] == "image"]
 
 
-def test_the_picture_that_is_sent_is_the_dev_example(asked, runs_of, senses):
-    status, found = asked.picture("captions", [runs_of["captioner"]], text="#2")
+def test_the_picture_that_is_sent_is_the_dev_example(asked, known, senses):
+    status, found = asked.picture("captions", [known["captioner"]], text="#2")
     assert status == 200, found
     seen = an.load(senses / "captioner").probe(np.roll(scene(), 4, axis=1)).array("picture")
     assert pixels(images(found)[0]["png"]).tolist() == seen.tolist()
     assert "dark" not in images(found)[0]
-    status, found = asked.picture("spectrogram", [runs_of["listener"]], text="#1")
+    status, found = asked.picture("spectrogram", [known["listener"]], text="#1")
     (image,) = images(found)
     light, dark = (pixels(image[name]) for name in ("png", "dark"))
     assert light.shape == dark.shape
@@ -59,7 +47,7 @@ def test_the_picture_that_is_sent_is_the_dev_example(asked, runs_of, senses):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_numbers_sent_are_those_of_the_trace(asked, runs_of, senses, view):
+def test_numbers_sent_are_those_of_the_trace(asked, known, senses, view):
     from anaphora.tasks.looking import Asked
     from anaphora.views.registry import picture
 
@@ -67,7 +55,7 @@ def test_numbers_sent_are_those_of_the_trace(asked, runs_of, senses, view):
     model = an.load(run)
     drawn = picture(model.probe(Asked(model, run).find("#3")[0]), view).chart.scene()
     expected = [dict(shape.data)["v"] for shape in drawn.shapes if getattr(shape, "data", ())]
-    _, found = asked.picture(view, [runs_of[VIEWS[view]]], text="#3")
+    _, found = asked.picture(view, [known[VIEWS[view]]], text="#3")
     sent = [shape["data"]["v"] for shape in found["pictures"][0]["shapes"] if "data" in shape]
     assert [float(v) for v in sent] == pytest.approx([float(v) for v in expected], rel=1e-4, abs=1e-6)
     assert ".find('#3')" in found["pictures"][0]["code"]
@@ -77,21 +65,21 @@ def test_numbers_sent_are_those_of_the_trace(asked, runs_of, senses, view):
 @pytest.mark.parametrize(
     "text", ["/etc/passwd", "../runs/captioner/config.json", "file:///etc/passwd", "x.png", "#"]
 )
-def test_a_page_names_no_files(asked, runs_of, view, text):
-    status, found = asked.picture(view, [runs_of[VIEWS[view]]], text=text)
+def test_a_page_names_no_files(asked, known, view, text):
+    status, found = asked.picture(view, [known[VIEWS[view]]], text=text)
     assert status == 422
     assert "name one of the run's dev examples" in found["error"] or "not numbers" in found["error"]
     assert "root:" not in found["error"]
 
 
 @pytest.mark.parametrize("text", ["#0", "#4", "#99999999"])
-def test_only_examples_that_there_are(asked, runs_of, text):
-    status, found = asked.picture("captions", [runs_of["captioner"]], text=text)
+def test_only_examples_that_there_are(asked, known, text):
+    status, found = asked.picture("captions", [known["captioner"]], text=text)
     assert (status, "dev examples #1 to #3" in found["error"]) == (422, True)
 
 
-def test_runs_are_compared_and_one_that_cannot_says_why(asked, runs_of):
-    _, found = asked.picture("captions", [runs_of["captioner"], runs_of["gazer"]], text="#1")
+def test_runs_are_compared_and_one_that_cannot_says_why(asked, known):
+    _, found = asked.picture("captions", [known["captioner"], known["gazer"]], text="#1")
     assert ["error" in picture for picture in found["pictures"]] == [False, True]
     assert "sees no picture or has no attention" in found["pictures"][1]["error"]
 
@@ -99,8 +87,8 @@ def test_runs_are_compared_and_one_that_cannot_says_why(asked, runs_of):
 @pytest.mark.parametrize(
     ("form", "start"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("csv", b"number,"), ("html", b"<!d")]
 )
-def test_they_are_saved_in_every_form(asked, runs_of, form, start):
-    status, _, body = asked.get(f"/api/save?view=captions&run={runs_of['captioner']}&text=%231&form={form}")
+def test_they_are_saved_in_every_form(asked, known, form, start):
+    status, _, body = asked.get(f"/api/save?view=captions&run={known['captioner']}&text=%231&form={form}")
     assert (status, body[: len(start)]) == (200, start)
 
 
@@ -123,24 +111,24 @@ def await_colour(page, x, y, allowed):
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
-def test_views_open_light_and_dark_wide_and_narrow(page, studio, runs_of, view, theme, width):
+def test_views_open_light_and_dark_wide_and_narrow(page, studio, known, view, theme, width):
     page.set_viewport_size({"width": width, "height": 800})
-    opened(page, studio, view=view, runs=runs_of[VIEWS[view]], text="#1", theme=theme)
+    opened(page, studio, view=view, runs=known[VIEWS[view]], text="#1", theme=theme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator(".figure svg image").count() >= 1
     assert page.troubles == []
 
 
-def test_the_screen_shows_the_pixels_of_the_picture(page, studio, runs_of, senses):
-    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#1")
+def test_the_screen_shows_the_pixels_of_the_picture(page, studio, known, senses):
+    opened(page, studio, view="captions", runs=known["captioner"], text="#1")
     seen = an.load(senses / "captioner").probe(scene()).array("picture")
     for x, y in ((0.26, 0.26), (0.76, 0.76), (0.05, 0.9)):
         expected = seen[int(y * seen.shape[0]), int(x * seen.shape[1])]
         await_colour(page, x, y, {tuple(expected.tolist())})
 
 
-def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
-    opened(page, studio, view="spectrogram", runs=runs_of["listener"], text="#1", theme="light")
+def test_the_theme_changes_the_colours_of_the_sound(page, studio, known):
+    opened(page, studio, view="spectrogram", runs=known["listener"], text="#1", theme="light")
     light, dark = ({rgb(colour) for colour in theme.scale} for theme in (LIGHT, DARK))
     await_colour(page, 0.5, 0.5, light)
     page.click("button:text-is('Dark')")
@@ -148,8 +136,8 @@ def test_the_theme_changes_the_colours_of_the_sound(page, studio, runs_of):
     assert page.troubles == []
 
 
-def test_examples_are_gone_through_by_buttons(page, studio, runs_of):
-    opened(page, studio, view="curves", runs=runs_of["captioner"])
+def test_examples_are_gone_through_by_buttons(page, studio, known):
+    opened(page, studio, view="curves", runs=known["captioner"])
     page.click("[data-tab=attention]")
     page.click("[data-tab=captions]")
     page.wait_for_selector(".figure svg image")
@@ -165,10 +153,10 @@ def test_examples_are_gone_through_by_buttons(page, studio, runs_of):
     page.wait_for_selector(".figure text:has-text('dev example 3')")
 
 
-def test_values_under_the_pointer_and_words_that_do_not_run(page, studio, runs_of):
+def test_values_under_the_pointer_and_words_that_do_not_run(page, studio, known):
     fired = []
     page.on("dialog", lambda dialog: (fired.append(dialog.message), dialog.dismiss()))
-    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#2")
+    opened(page, studio, view="captions", runs=known["captioner"], text="#2")
     assert f"wanted: blue {EVIL}" in page.text_content(".figure svg")
     page.locator(".figure").focus()
     page.keyboard.press("ArrowRight")
@@ -180,7 +168,7 @@ def test_values_under_the_pointer_and_words_that_do_not_run(page, studio, runs_o
     assert page.troubles == []
 
 
-def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs_of):
+def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, known):
     """More shapes than an SVG bears: the picture is padded with points, and one red square is laid over its image."""
 
     def padded(route):
@@ -196,7 +184,7 @@ def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs
 
     page.route("**/api/picture*", padded)
     page.goto(
-        f"{studio.url}&{urllib.parse.urlencode({'view': 'captions', 'runs': runs_of['captioner'], 'text': '#1'})}"
+        f"{studio.url}&{urllib.parse.urlencode({'view': 'captions', 'runs': known['captioner'], 'text': '#1'})}"
     )
     page.wait_for_selector(".figure canvas[data-drawn]")
     image = page.place
@@ -215,9 +203,9 @@ def test_on_a_canvas_images_lie_below_what_is_drawn_over_them(page, studio, runs
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_serious_is_in_the_way_of_anybody(page, studio, runs_of, theme):
+def test_nothing_serious_is_in_the_way_of_anybody(page, studio, known, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    opened(page, studio, view="captions", runs=runs_of["captioner"], text="#1", theme=theme)
+    opened(page, studio, view="captions", runs=known["captioner"], text="#1", theme=theme)
     page.click("button:has-text('Numbers')")
     found = axe.Axe().run(page).response
     serious = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
