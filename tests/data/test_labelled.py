@@ -242,8 +242,8 @@ def test_several_classes_and_numbers():
 @pytest.mark.parametrize(
     ("kind", "labels", "told"),
     [
-        ("class", ["a"] * 5, "All 5 examples have the label a"),
-        ("class", ["a"], "The only example has the label a"),
+        ("class", ["a"] * 5, "All 5 training examples have the label a"),
+        ("class", ["a"], "The only training example has the label a"),
         ("classes", ["-"] * 5, "no label"),
         ("number", ["1", "x"], "Example 2 has the label 'x', which is no number"),
         ("number", ["1", "nan"], "must be finite"),

@@ -55,6 +55,25 @@ def test_rare_ones_and_the_case_of_letters():
     assert first.known == ("\tgood",)
 
 
+def test_rare_words_are_kept_alone_and_come_first():
+    texts = ["to be or", "or not to", "be not, be"]
+    how = {"words": 2, "characters": 3, "lowercase": False, "least": 2, "most": 10**6}
+    plain, rare = (NGramSet.learn(texts, **how, rare_words=kept) for kept in (False, True))
+    assert set(rare.known) - set(plain.known) == {"\t,"}  # no pair of words and no letters that one text has
+    assert rare.known[: rare.of_words] == ("\t,", "\tbe", "\tnot", "\tor", "\tto")
+    assert plain.known[: plain.of_words] == ("\tbe", "\tnot", "\tor", "\tto")
+    fewest = NGramSet.learn(texts, **{**how, "most": len(plain.known)}, rare_words=True)
+    assert fewest.known == plain.known  # what one text has goes first where there are too many
+
+
+def test_rare_words_are_left_out_where_most_words_are_met_once():
+    """Texts without spaces between words are one long word each, and no two have the same."""
+    how = {"words": 1, "characters": 0, "lowercase": False, "least": 2, "most": 10**6, "rare_words": True}
+    sentences = ["他來了", "她來了", "他走了", "好", "好"]
+    assert NGramSet.learn(sentences, **how).known == ("\t好",)
+    assert len(NGramSet.learn([" ".join(text) for text in sentences], **how).known) == 6
+
+
 @given(st.lists(st.text("ab c'.\n", max_size=12), max_size=6), st.integers(2, 5), st.integers(1, 3))
 def test_characters_by_a_plain_count(texts, longest, least):
     counts = Counter()

@@ -99,6 +99,7 @@ def arrays() -> dict[str, Target]:
         "npy": (seeds("a.npy"), open_series),
         "npz": (seeds("series.npz"), open_series),
         "labelled npz": (seeds("labelled.npz"), open_labelled),
+        "labelled ts": (seeds("labelled.ts"), open_labelled),
         "rolls": (seeds("rolls.json"), open_series),
         "series csv": (seeds("series.csv"), open_series),
         "idx": (seeds("a.idx"), read_array),

@@ -60,6 +60,33 @@ def test_the_minimum_is_newtons():
     np.testing.assert_allclose(z[:, 1], features @ w + b, atol=1e-4)
 
 
+def test_single_words_are_a_second_block_of_the_same_regression():
+    """Ids 4 and 5 are single words; both blocks of a text have unit length, that of words times its emphasis."""
+    model = NGramClassifier(8, 1, binary=True, singles=6).fit(TEXTS, TRUTH, 0.3, 0.5)
+    has = matrix(TEXTS, 8)
+    rarity = np.array(
+        [0, 0, 0, 0, math.log(7 / 3), math.log(7 / 3)]
+    )  # three of seven texts have 4, and three 5
+    np.testing.assert_allclose(model.rarity, rarity, rtol=1e-6)
+    weighted, rare = has * model.ratio[:, 0].double().numpy(), has[:, :6] * rarity
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True).clip(1e-12) for x in (weighted, rare)]
+    w, b = newton(np.concatenate((unit[0], 0.5 * unit[1]), axis=1), TRUTH[:, 0], 0.3)
+    np.testing.assert_allclose(model.weight[:, 0], w[:8], atol=1e-4)
+    np.testing.assert_allclose(model.word_weight[:, 0], 0.5 * w[8:], atol=1e-4)
+    table = torch.zeros(len(TEXTS), 4, dtype=torch.long)
+    for row, ids in enumerate(TEXTS):
+        table[row, : len(ids)] = torch.from_numpy(ids)
+    z = model(table, torch.tensor([len(ids) for ids in TEXTS]))[:, 1]
+    np.testing.assert_allclose(z, unit[0] @ w[:8] + 0.5 * unit[1] @ w[8:] + b, atol=1e-4)
+
+
+def test_words_that_every_text_or_none_has_weigh_nothing():
+    texts = [np.array([4, 5]), np.array([4]), np.array([4, 5])]
+    model = NGramClassifier(7, 1, binary=True, singles=7).fit(texts, np.array([[1.0], [0.0], [1.0]]), 0.3)
+    np.testing.assert_allclose(model.rarity, [0, 0, 0, 0, 0, math.log(3 / 2), 0], rtol=1e-6)
+    assert bool(torch.isfinite(model(torch.tensor([[4, 6, 3]]), torch.tensor([3]))).all())
+
+
 def test_each_class_against_the_rest():
     labels = np.array([0, 0, 1, 2, 0, 1, 2])
     each = (labels[:, None] == np.arange(3)).astype(np.float64)
@@ -94,6 +121,19 @@ def test_parts_are_regressions_of_their_own_whose_scores_are_averaged():
         ]
         found = both(torch.from_numpy(text)[None], torch.tensor([len(text)]))[0, 1]
         torch.testing.assert_close(found, torch.stack(alone).mean(), rtol=1e-4, atol=1e-5)
+
+
+def test_of_two_parts_the_one_of_words_has_the_single_words():
+    """Characters (ids from ``split`` on) have the same weights as without them."""
+    texts = [np.array(ids) for ids in ([4, 6], [5, 7], [4, 7], [5, 6], [4, 5, 6], [7])]
+    truth = np.array([[1], [0], [1], [0], [1], [0]], dtype=np.float64)
+    with_words, without = (
+        NGramClassifier(8, 1, binary=True, split=6, singles=singles).fit(texts, truth, 0.3)
+        for singles in (6, 0)
+    )
+    torch.testing.assert_close(with_words.weight[6:], without.weight[6:])
+    assert not torch.allclose(with_words.weight[4:6], without.weight[4:6])
+    assert bool(with_words.word_weight[4:].any())
 
 
 def test_a_part_without_n_grams_is_none():

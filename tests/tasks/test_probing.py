@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from classify_tiny import PICTURES, bars
+from classify_tiny import PICTURES, bars, waves
 from transcribe_tiny import recordings, said
 
 import anaphora as an
@@ -59,6 +59,8 @@ def trained(name, preset):
     data = {"Classifier": TEXTS, "Tagger": SENTENCES, "Forecaster": WAVE, "Transcriber": heard}.get(name)
     if preset in PICTURES:
         data = bars(20)
+    if preset == "rocket":
+        data = waves(20)
     if name == "LanguageModel":
         return model.fit(BOOK.splitlines() if model.settings_.lines else [BOOK])
     return model.fit(data)
@@ -67,6 +69,8 @@ def trained(name, preset):
 def looked_at(name, preset):
     if preset in PICTURES:
         return bars(1, seed=1)[0][0]
+    if preset == "rocket":
+        return waves(1, seed=1)[0][0]
     return {
         "Classifier": "not good",
         "Tagger": "Bob saw Ann",
@@ -103,7 +107,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
         with pytest.raises(AnaphoraError) as told:
             picture(trace, view.name)
         assert re.fullmatch(r"[^\n]+[.?]", str(told.value))
-    assert drawn >= 1 or preset in ("bow", "ngrams", "fasttext", "linear", "var")
+    assert drawn >= 1 or preset in ("bow", "ngrams", "rocket", "fasttext", "linear", "var")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_probe_equals_the_model_and_every_view_is_drawn_or_says_why_not(name, pr
 )
 def test_vectors_of_symbols_where_there_are_any(name, preset):
     model = trained(name, preset)
-    if preset in ("hmm", "ngram", "ngrams", "fasttext", *PICTURES):
+    if preset in ("hmm", "ngram", "ngrams", "rocket", "fasttext", *PICTURES):
         with pytest.raises(AnaphoraError, match="no vectors"):
             model.probe_embeddings()
         return

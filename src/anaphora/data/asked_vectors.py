@@ -11,18 +11,21 @@ from anaphora.data.streams import line_batches
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import is_array_file, read_array
 from anaphora.data.vectors_readers import read_file, read_npz
+from anaphora.data.vectors_ts import is_ts, read_ts
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
 
 def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[list[Any]]:
-    """The sequences of a file in batches: ``.npz`` with X; ``.npy`` or IDX with many sequences (of one feature or
+    """The sequences of a file in batches: ``.npz`` with X; ``.ts``; ``.npy`` or IDX with many sequences (of one feature or
     more); ``.csv`` or a picture with a single one; a list of such files, one per line (further columns do not matter); JSON
     lines, each a sequence or an object with it in ``field``. Standard input (``-``) has JSON lines."""
     path = Path(name)
     ending = path.suffix.lower()
     if ending == ".npz":
         yield list(read_npz(path, scan=scan, labelled=False).sequences)
+    elif is_ts(path):
+        yield list(read_ts(path, labelled=False).sequences)
     elif ending == ".csv" or ending in PICTURE_ENDINGS:
         yield [as_sequence(read_file(path), name, scan=scan)]
     elif is_array_file(path):
@@ -45,7 +48,7 @@ def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[
             yield [as_sequence(read_file(file), str(file), scan=scan) for file in files]
     else:
         raise DataError(
-            f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .csv, .jsonl, a "
+            f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .ts, .csv, .jsonl, a "
             "picture, or a .tsv list of files."
         )
 

@@ -24,6 +24,7 @@ from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Hints, Table
 from anaphora.data.vectors import VectorRows
 from anaphora.data.vectors_files import is_array_file
+from anaphora.data.vectors_ts import is_ts, read_ts
 from anaphora.errors import DataError
 
 Labelled = Source | VectorRows
@@ -45,7 +46,7 @@ def open_labelled(
 
     Texts: all that `open_source` takes, the second column being the label; a folder with a folder per label, in which each ``.txt``
     file is an example. Sequences of vectors: an ``.npz`` with X
-    and y; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
+    and y; a ``.ts`` file; two array files, of inputs and labels (``.npy``, IDX); a TSV or CSV list of ``.npy`` or ``.csv`` files or
     pictures with their labels; a folder with a folder of such files per label; a table whose input is a list of numbers (JSON lines
     with the fields ``sequence`` and ``label``, a data frame of arrays); an embedded corpus of vectors; from Python pairs
     (array, label), two arrays (X, y), or a ``DataLoader`` of them.
@@ -101,6 +102,8 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
     path = Path(data)
     if corpus is None and os.path.isdir(path):
         return _of_folder(path, scan, read)
+    if corpus is None and is_ts(path):
+        return read_ts(path, bad_rows=read["bad_rows"])
     if corpus is None and is_array_file(path):
         if path.suffix.lower() != ".npz":
             raise DataError(

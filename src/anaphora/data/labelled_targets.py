@@ -44,7 +44,7 @@ class Targets:
             scale = float(values.std())
             if scale == 0:
                 raise DataError(
-                    f"All {len(labels)} examples have the number {labels[0]}; there is nothing to learn."
+                    f"All {len(labels)} training examples have the number {labels[0]}; there is nothing to learn."
                 )
             return cls(kind, mean=float(values.mean()), scale=scale)
         names = _sorted(
@@ -52,7 +52,11 @@ class Targets:
         )
         if len(names) < (2 if kind == "class" else 1):
             only = f"the label {names[0]}" if names else "no label"
-            many = f"All {len(labels)} examples have" if len(labels) > 1 else "The only example has"
+            many = (
+                f"All {len(labels)} training examples have"
+                if len(labels) > 1
+                else "The only training example has"
+            )
             raise DataError(f"{many} {only}; a classifier needs at least two classes.")
         if kind == "class" and len(labels) > 20 and len(names) > len(labels) / 2:
             raise DataError(

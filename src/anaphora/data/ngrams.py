@@ -36,24 +36,48 @@ class NGramSet:
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], *, words: int, characters: int, lowercase: bool, least: int, most: int
+        cls,
+        texts: Iterable[str],
+        *,
+        words: int,
+        characters: int,
+        lowercase: bool,
+        least: int,
+        most: int,
+        rare_words: bool = False,
     ) -> NGramSet:
-        """The ``most`` frequent ones of those that at least ``least`` texts have."""
+        """The ``most`` frequent ones of those that at least ``least`` texts have.
+
+        With ``rare_words`` a single word need only be in one text, unless most of the words that texts have are such: where no spaces
+        separate words, they are whole sentences, and a model would learn its texts by heart.
+        """
         counts: Counter[str] = Counter()
         empty = cls(words, characters, lowercase, ())
         for text in texts:
             counts.update(set(empty._grams(text)))
             if len(counts) > _HELD:
                 counts = Counter({gram: count for gram, count in counts.items() if count > 1})
+        met = [count for gram, count in counts.items() if _single(gram)]
+        fewest = (
+            1 if rare_words and met.count(1) <= sum(met) / 2 else least
+        )  # of the texts that have a single word
         kept = sorted(
-            (gram for gram, count in counts.items() if count >= least), key=lambda g: (-counts[g], g)
+            (gram for gram, count in counts.items() if count >= (fewest if _single(gram) else least)),
+            key=lambda g: (-counts[g], g),
         )
-        return cls(words, characters, lowercase, tuple(sorted(kept[:most])))
+        return cls(
+            words, characters, lowercase, tuple(sorted(kept[:most], key=lambda g: (not _single(g), g)))
+        )
 
     @property
     def size(self) -> int:
         """Ids there are, with those of the special symbols."""
         return len(SPELLINGS) + len(self.known)
+
+    @property
+    def of_words(self) -> int:
+        """How many of the known ones are single words: they have the first ids (but not in sets that older versions learned)."""
+        return sum(map(_single, self.known))
 
     @property
     def of_characters(self) -> int:
@@ -77,3 +101,7 @@ class NGramSet:
         for n in range(2, self.characters + 1):
             for i in range(len(spaced) - n + 1):
                 yield spaced[i : i + n]
+
+
+def _single(gram: str) -> bool:
+    return gram.startswith("\t") and " " not in gram

@@ -52,7 +52,7 @@ def read_array(path: Path) -> Numbers:
         return _read_npy(path)
     if is_idx(path):
         return _read_idx(path)
-    text = _bytes(path).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    text = whole_bytes(path).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     return np.array(text.removesuffix("\n").split("\n"))
 
 
@@ -69,7 +69,7 @@ def read_numbers(path: Path) -> Numbers:
     if path.suffix.lower() == ".npy":
         return _read_npy(path)
     try:
-        text = _bytes(path).decode("utf-8-sig")
+        text = whole_bytes(path).decode("utf-8-sig")
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise _unreadable(path, error, "a CSV file of numbers") from None
@@ -98,7 +98,7 @@ def _read_npy(path: Path) -> Numbers:
 
 def _read_idx(path: Path) -> Numbers:
     """Two zero bytes, a type, the number of dimensions, their sizes (big-endian), the values."""
-    data = _bytes(path)
+    data = whole_bytes(path)
     kind, dimensions = (data[2], data[3]) if len(data) >= 4 else (0, 0)
     head = 4 + 4 * dimensions
     if data[:2] != b"\0\0" or kind not in _IDX_TYPES or dimensions == 0 or len(data) < head:
@@ -110,7 +110,8 @@ def _read_idx(path: Path) -> Numbers:
     return np.frombuffer(data, dtype=kept, offset=head).reshape(shape)
 
 
-def _bytes(path: Path) -> bytes:
+def whole_bytes(path: Path) -> bytes:
+    """All bytes of a file, of what is inside for packed ones."""
     try:
         return unpacked(path) if packed_ending(path) else read_bytes(path)
     except (OSError, EOFError, zlib.error) as error:

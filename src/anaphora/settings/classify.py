@@ -104,6 +104,13 @@ class NgramSettings(Settings):
         False,
         description="Weigh the n-grams of words and those of characters by two regressions, whose scores are averaged, instead of by one over both.",
     )
+    rare_words: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="How much single words, of any count and weighted by how rare they are, count beside the n-grams, which are weighted by how much "
+        "more often texts of a class have them; 0 leaves them out.",
+    )
     min_count: int = Field(2, ge=1, description="N-grams that fewer training texts have are left out.")
     penalty: float = Field(
         0.3,
@@ -113,10 +120,22 @@ class NgramSettings(Settings):
     )
 
 
+class RocketSettings(Settings):
+    """Random convolutions under a linear model."""
+
+    thresholds: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="At how many heights what each random convolution answers is counted; the model has 2 688 features for each.",
+    )
+
+
 class ClassifierSettings(
     TeacherSettings,
     EncoderSettings,
     NgramSettings,
+    RocketSettings,
     RegularSettings,
     TargetSettings,
     TextSettings,

@@ -469,6 +469,13 @@ class RegularKeywords(TypedDict, total=False):
     """α of the Beta distribution that says in what shares two examples, after pooling, and their losses are mixed while training; 0 = off. Default: 0.0."""
 
 
+class RocketKeywords(TypedDict, total=False):
+    """Rocket; a preset may change the defaults."""
+
+    thresholds: int
+    """At how many heights what each random convolution answers is counted; the model has 2 688 features for each. Default: 4."""
+
+
 class NgramKeywords(TypedDict, total=False):
     """Ngram; a preset may change the defaults."""
 
@@ -478,6 +485,8 @@ class NgramKeywords(TypedDict, total=False):
     """Most characters of an n-gram of characters, which has at least 2; below 2: words only. Default: 8."""
     apart: bool
     """Weigh the n-grams of words and those of characters by two regressions, whose scores are averaged, instead of by one over both. Default: False."""
+    rare_words: float
+    """How much single words, of any count and weighted by how rare they are, count beside the n-grams, which are weighted by how much more often texts of a class have them; 0 leaves them out. Default: 0.0."""
     min_count: int
     """N-grams that fewer training texts have are left out. Default: 2."""
     penalty: float
@@ -657,11 +666,11 @@ class TranslatorKeywords(DrawKeywords, SearchKeywords, TrainingKeywords, Holdout
     """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 256."""
 
 
-ClassifierModel = Literal["ngrams", "fasttext", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
+ClassifierModel = Literal["ngrams", "rocket", "fasttext", "bow", "conv", "rnn", "lstm", "gru", "bilstm", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer", "glimpse", "draw", "grid-lstm", "vit"] | Callable[..., Any]
 """The presets of `an.Classifier`, or a model of your own."""
 
 
-class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, RegularKeywords, NgramKeywords, EncoderKeywords, TeacherKeywords, total=False):
+class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeywords, PretrainedKeywords, FrameKeywords, LookingKeywords, EmbeddingKeywords, StackKeywords, BlockKeywords, RecurrentKeywords, DirectionKeywords, TransformerKeywords, VariantKeywords, TokenizerKeywords, TextKeywords, TargetKeywords, RegularKeywords, RocketKeywords, NgramKeywords, EncoderKeywords, TeacherKeywords, total=False):
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_inputs import NGramInputs, TextInputs
+from anaphora.data.labelled_inputs import NGramInputs, TextInputs, VectorInputs
 from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
@@ -19,6 +19,7 @@ from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
+from anaphora.models.classical.rocket.classifier import RocketClassifier
 from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
 from anaphora.models.pooling import LastState, RootMean
@@ -49,6 +50,8 @@ from anaphora.tasks.pretrained import (
 from anaphora.tasks.reading import sequence_encoder, sequence_pooling
 from anaphora.tasks.tuning import usual_training
 
+Direct = NGramClassifier | RocketClassifier
+"""Models that are fitted in one go."""
 _INFORMED = 0.3
 """How loud naive Bayes is at first: a text of n n-grams has √n times the mean of what they say."""
 _LONGEST = 256
@@ -130,6 +133,7 @@ def learn_ngrams(s: ClassifierSettings, texts: Iterable[str]) -> NGramInputs:
             lowercase=s.lowercase,
             least=s.min_count,
             most=s.vocab_size,
+            rare_words=s.rare_words > 0,
         )
     )
 
@@ -168,19 +172,30 @@ def informed_vectors(
     return {"encoder.embedding.weight": vectors, "output.weight": readers}
 
 
-def empty(targets: Targets, grams: NGramSet, *, apart: bool) -> NGramClassifier:
-    """A model that knows nothing yet; ``apart``: words and characters have regressions of their own."""
+def empty(s: ClassifierSettings, targets: Targets, inputs: NGramInputs | VectorInputs) -> Direct:
+    """A model that knows nothing yet, and is fitted in one go."""
+    if isinstance(inputs, VectorInputs):
+        return RocketClassifier(inputs.sizes["features"], targets.size, thresholds=s.thresholds)
+    grams = inputs.grams
     binary = targets.kind == "class" and targets.size == 2
-    split = grams.size - grams.of_characters if apart else 0
-    return NGramClassifier(grams.size, 1 if binary else targets.size, binary=binary, split=split)
+    return NGramClassifier(
+        grams.size,
+        1 if binary else targets.size,
+        binary=binary,
+        split=grams.size - grams.of_characters if s.apart else 0,
+        singles=len(SPELLINGS) + grams.of_words if s.rare_words else 0,
+    )
 
 
-def fitted(model: NGramClassifier, inputs: list[Input], truth: np.ndarray[Any, Any], penalty: float) -> None:
+def fitted(s: ClassifierSettings, model: Direct, inputs: list[Input], truth: np.ndarray[Any, Any]) -> None:
     """Learn from inputs whose classes are ``truth`` (see `Targets.encode`)."""
+    if isinstance(model, RocketClassifier):
+        model.fit(inputs, truth, s.target, s.seed)
+        return
     if truth.ndim == 1:
         classes = np.arange(model.outputs)[1 if model.binary else 0 :]
         truth = truth[:, None] == classes
-    model.fit(inputs, truth.astype(np.float64), penalty)
+    model.fit(inputs, truth.astype(np.float64), s.penalty, s.rare_words)
 
 
 def begin_with(

@@ -20,7 +20,6 @@ from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
 from anaphora.data.vectors import ANY_SIZE, VectorRows
 from anaphora.errors import AnaphoraError
-from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.embedding import Embedding
@@ -30,6 +29,7 @@ from anaphora.settings.classify import PICTURES, ClassifierSettings, ClassifyOpt
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.begun.coverage import SAMPLE, warn_of_unknown
 from anaphora.tasks.classify.build import (
+    Direct,
     begin_with,
     build_classifier,
     empty,
@@ -58,7 +58,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
-from anaphora.tasks.suiting.classify import check_fits, suit_texts
+from anaphora.tasks.suiting.classify import check_fits, suit_texts, suit_vectors
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.training.loop import TrainingResult
@@ -87,7 +87,7 @@ class Classifier(SequenceReader):
 
     command = "classify"
     settings_: ClassifierSettings
-    model_: SequenceClassifier | OwnScores | NGramClassifier
+    model_: SequenceClassifier | OwnScores | Direct
     inputs_: Inputs
     targets_: Targets
     _estimator_type = "classifier"
@@ -123,11 +123,12 @@ class Classifier(SequenceReader):
 
     def _learn(self, data: Labelled) -> None:
         s = self.settings_
-        check_fits(s, data, direct=self._direct, looks=self._donor is not None)
+        check_fits(s, data, looks=self._donor is not None)
         if self._donor is not None:
             self.inputs_ = self._donor.inputs_
         elif isinstance(data, VectorRows):
             self.inputs_ = VectorInputs.learn(data.sequences, s.scale, of_vectors(s.features))
+            suit_vectors(self, data)
         elif self._direct or s.model == "fasttext":
             self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
         else:
@@ -171,9 +172,10 @@ class Classifier(SequenceReader):
         tokenizer = self.inputs_.tokenizer if isinstance(self.inputs_, TextInputs) else None
         return first_weights(self.settings_, tokenizer, self.model_)
 
-    def _fresh_model(self) -> SequenceClassifier | OwnScores | NGramClassifier:
-        if isinstance(self.inputs_, NGramInputs) and self._direct:
-            return empty(self.targets_, self.inputs_.grams, apart=self.settings_.apart)
+    def _fresh_model(self) -> SequenceClassifier | OwnScores | Direct:
+        if self._direct:
+            assert not isinstance(self.inputs_, TextInputs)
+            return empty(self.settings_, self.targets_, self.inputs_)
         seed_everything(self.settings_.seed, "model")
         if isinstance(self.inputs_, NGramInputs):
             return of_ngrams(self.settings_, self.inputs_.grams.size, self.targets_.size)
@@ -211,10 +213,10 @@ class Classifier(SequenceReader):
 
     def _solve(self, data: Labelled, dev: Labelled, reporter: Reporter | None) -> dict[str, float]:
         self.model_ = self._fresh_model()
-        assert isinstance(self.model_, NGramClassifier)
+        assert isinstance(self.model_, Direct)
         texts, labels = zip(*data.read(range(len(data))), strict=True)
         truth = self.targets_.encode(labels)
-        fitted(self.model_, self._encode(texts), truth, self.settings_.penalty)
+        fitted(self.settings_, self.model_, self._encode(texts), truth)
         return self._objective(truth, dev).evaluate(self.model_)
 
     def _metric(self) -> str:
@@ -377,8 +379,8 @@ class Classifier(SequenceReader):
 
     @property
     def _longest(self) -> int:
-        """Most steps of an example; a picture is never cut, nor is a set of n-grams."""
-        if isinstance(self.inputs_, NGramInputs):
+        """Most steps of an example; a picture is never cut, nor is what a model without a network reads."""
+        if self._direct or isinstance(self.inputs_, NGramInputs):
             return sys.maxsize
         size = self.inputs_.size if isinstance(self.inputs_, VectorInputs) else None
         return self.settings_.max_tokens if size is None else size[0]

@@ -20,6 +20,7 @@ from anaphora.settings.classify import (
     ClassifyOptions,
     NgramSettings,
     RegularSettings,
+    RocketSettings,
     TargetSettings,
 )
 from anaphora.settings.encoder import EncoderSettings
@@ -73,9 +74,9 @@ def _budget(least: int) -> dict[str, Any]:
 _PRESETS = (
     Preset(
         "ngrams",
-        "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012). Seconds, "
-        "no network.",
-        {"vocab_size": 500_000},
+        "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012), and on words by how "
+        "rare they are. Seconds, no network.",
+        {"vocab_size": 500_000, "rare_words": 1.0},
         (
             NgramSettings,
             "target",
@@ -87,6 +88,17 @@ _PRESETS = (
             "seed",
         ),
         direct=True,
+    ),
+    Preset(
+        "rocket",
+        "Vectors: ridge regression on how often thousands of fixed convolutions answer (Dempster 2021). Seconds, no network.",
+        {},
+        (
+            RocketSettings,
+            *("target", "threshold", "tolerance", "metric", "scale", "features", "scan", "bad_rows", "seed"),
+        ),
+        direct=True,
+        drawn=True,
     ),
     Preset(
         "fasttext",
@@ -225,7 +237,7 @@ CLASSIFY = TaskInfo(
     command="classify",
     name="Classifier",
     summary="a whole sequence to a class, to several or to a number: sentiment, topics, digits, recordings",
-    data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, "
+    data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, .ts, "
     "a list or folders of .npy/.csv files or pictures, two IDX files",
     settings=ClassifierSettings,
     presets=budgeted(_PRESETS, _budget(1000)),

@@ -17,6 +17,7 @@ from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classical.ngram.classifier import NGramClassifier
+from anaphora.models.classical.rocket.classifier import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores
@@ -125,7 +126,9 @@ class ClassificationObjective:
         return LossSum((each * weight[truth]).sum(), weight[truth].sum())
 
     @torch.no_grad()
-    def evaluate(self, model: SequenceClassifier | OwnScores | NGramClassifier) -> dict[str, float]:
+    def evaluate(
+        self, model: SequenceClassifier | OwnScores | NGramClassifier | RocketClassifier
+    ) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
         part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
         self._found = self.targets.answers(scores, self.settings.threshold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
 from anaphora.data.vectors import as_sequence, picture_size
 from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
+from anaphora.models.classical.rocket.classifier import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.nn.embedding import Embedding
@@ -44,6 +45,8 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
     inputs = m.inputs_
     if isinstance(inputs, NGramInputs):
         return _weighed(m, x, what)
+    if isinstance(m.model_, RocketClassifier):
+        return _counted(m, x, target, what)
     text = x if isinstance(x, str) else None
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
         x = numbers(x) if inputs.size is None else read_file(Path(x))
@@ -107,20 +110,56 @@ def _weighed(m: Classifier, x: Any, what: Sequence[str]) -> Trace:
     return Trace(tokens, arrays, facts)
 
 
-def _attributed(
-    m: Classifier, encoded: Any, places: int, scores: Tensor, chosen: int | None
-) -> tuple[dict[str, Array], dict[str, Any]]:
-    """log p of the class ``chosen``, or of the answer (of numbers the output itself), shared out over the input."""
-    model, device = m.model_.eval(), next(m.model_.parameters()).device
-    best = int(scores[0].argmax()) if chosen is None else chosen
-    kind = m.targets_.kind
-    of = "the output" if kind == "number" else f"log p({m.classes_[best]})"
+def _counted(m: Classifier, x: Any, target: str | None, what: Sequence[str]) -> Trace:
+    """The same of shares that are counted: ``probabilities`` (symbol), or the number, and how log p of the class ``target``, or of the answer,
+    falls where a stretch of the sequence is set to zero."""
+    (encoded,) = m._encode([numbers(x) if isinstance(x, str) else x])
+    if not len(encoded):
+        raise DataError("the input is empty; give something to look at.")
+    source, lengths = tensors_of([encoded], next(m.model_.parameters()).device)
+    scores = m.model_(source, lengths)
+    plain = scores.double().cpu().numpy()
+    arrays: dict[str, Array] = {}
+    tokens, facts = {"time": places_of(m.inputs_, encoded)}, facts_of(m, _outline(encoded))
+    if m.targets_.kind == "number":
+        facts["output"] = f"{float(m.targets_.answers(plain, m.settings_.threshold)[0]):.6g}"
+    else:
+        arrays["probabilities"] = Array(("symbol",), m.targets_.probabilities(plain)[0])
+        tokens["symbol"] = m.classes_
+    if "attribution" in what:
+        of, asked = _asked(m, scores, _class(m, target))
+        falls = occluded(
+            lambda rows: asked(m.model_(rows, lengths.expand(len(rows)))),
+            source,
+            torch.zeros_like(source),
+            stretches(len(encoded), 48),
+            like=encoded.shape[:-1],
+        )
+        arrays["occlusion"] = Array(("time",), falls[0])
+        facts["attribution"] = {"of": of, "without": "set to zero", "value": float(asked(scores)[0, 0])}
+    return Trace(tokens, arrays, facts)
+
+
+def _asked(m: Classifier, scores: Tensor, chosen: int | None) -> tuple[str, Callable[[Tensor], Tensor]]:
+    """What is shared out over an input, and how scores ``(n, outputs)`` give it, ``(n, 1)``: log p of the class ``chosen``, or of the answer;
+    of numbers the output itself."""
+    best, kind = int(scores[0].argmax()) if chosen is None else chosen, m.targets_.kind
 
     def asked(outputs: Tensor) -> Tensor:
         if kind == "number":
             return outputs[:, :1]
         logs = outputs.log_softmax(-1) if kind == "class" else F.logsigmoid(outputs)
         return logs[:, best : best + 1]
+
+    return "the output" if kind == "number" else f"log p({m.classes_[best]})", asked
+
+
+def _attributed(
+    m: Classifier, encoded: Any, places: int, scores: Tensor, chosen: int | None
+) -> tuple[dict[str, Array], dict[str, Any]]:
+    """log p of the class ``chosen``, or of the answer (of numbers the output itself), shared out over the input."""
+    model, device = m.model_.eval(), next(m.model_.parameters()).device
+    of, asked = _asked(m, scores, chosen)
 
     def run(rows: list[Any]) -> Tensor:
         return asked(model(*tensors_of(rows, device)))

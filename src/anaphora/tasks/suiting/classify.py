@@ -25,9 +25,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "conv": {**_WORDS, "word_dropout": 0.2, "r_drop": 1.0, "min_steps": 400},
     **{name: {**_WORDS, "word_dropout": 0.2} for name in ("rnn", "lstm", "gru", "bilstm")},
 }
+MANY = 5000
+"""Sequences from which on ten thousand features of each take minutes."""
+LONGEST = 16_384
+"""Steps of the longest sequence of vectors that is read whole."""
 OF_LETTERS = {"tokens": "char"}
 IN_ORDER = ("conv", "rnn", "lstm", "gru", "bilstm")
 """Presets of few texts that read letters in their order; of a bag of letters little is left."""
+OF_TEXTS = ("ngrams", "fasttext")
+"""Presets that read n-grams, which vectors do not have."""
 SINGLE = 0.9
 """Texts without a space in them, from which on they are names, words or sequences (proteins), and not sentences."""
 
@@ -54,11 +60,19 @@ def suit_texts(m: Classifier, data: Source) -> None:
     assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")
 
 
-def check_fits(s: ClassifierSettings, data: Labelled, *, direct: bool, looks: bool) -> None:
-    """A `DataError` where ``data`` are not what the settings are about.
+def suit_vectors(m: Classifier, data: VectorRows) -> None:
+    """Let a network read the longest of its sequences whole, where the user has not said how long they may be; very long ones, which no
+    network reads in an acceptable time, stay left out. Of very many sequences `rocket` counts a quarter of its features, since the time goes with
+    their square."""
+    if len(data) > MANY:
+        assume(m, {"thresholds": 1}, f"{len(data):,} training sequences")
+    longest = max(len(x) for x in data.sequences)
+    if m.settings_.max_tokens < longest <= LONGEST and data.sequences[0].ndim == 2:
+        assume(m, {"max_tokens": longest}, f"sequences of up to {longest:,} steps")
 
-    ``direct``: the preset is fitted in one go; ``looks``: ``init`` names a model of pictures.
-    """
+
+def check_fits(s: ClassifierSettings, data: Labelled, *, looks: bool) -> None:
+    """A `DataError` where ``data`` are not what the settings are about; ``looks``: ``init`` names a model of pictures."""
     vectors = isinstance(data, VectorRows)
     if looks:
         if not vectors:
@@ -71,9 +85,11 @@ def check_fits(s: ClassifierSettings, data: Labelled, *, direct: bool, looks: bo
             raise DataError(
                 "init and embeddings are about symbols, but the data are vectors; leave them out."
             )
-        if direct or s.model == "fasttext":
+        if s.model in OF_TEXTS:
             raise DataError(f"the preset {s.model} reads texts, but the data are vectors; choose another.")
         return
+    if s.model == "rocket":
+        raise DataError("the preset rocket reads vectors, but the data are texts; choose ngrams, or another.")
     if s.features != "none":
         raise DataError("features makes frames of vectors, but the data are texts; leave it out.")
     if s.frontend != "none":

@@ -1,4 +1,5 @@
-"""Of few texts, counted n-grams are often better than a network: the preset `ngrams`, fitted to the same data and measured on the same dev data."""
+"""Of few examples, a model that is fitted in one go is often better than a network: the preset `ngrams` for texts and `rocket` for vectors,
+fitted to the same data and measured on the same dev data."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anaphora.data.vectors import VectorRows
+from anaphora.errors import DataError
 from anaphora.tasks.config import read_config
 from anaphora.training.run import RunFolder
 
@@ -20,79 +23,93 @@ if TYPE_CHECKING:
 MOST_TEXT = 2_000_000
 """Characters of training text up to which the fit takes seconds."""
 LEAST_TEXTS = 100
+MOST_STEPS = 400_000
+"""Numbers of training sequences up to which the fit takes seconds."""
+LEAST_SEQUENCES = 30
 LEAST_DEV = 50
-"""Fewer dev texts say little about which of two models is better: `ngrams` is then judged on the training texts, part by part."""
+"""Fewer dev examples say little about which of two models is better: the rival is then judged on the training examples, part by part."""
 FOLDS = 5
-QUICK = {"model": "ngrams", "word_ngrams": 2, "char_ngrams": 5}
+QUICK: dict[str, dict[str, Any]] = {
+    "ngrams": {"model": "ngrams", "word_ngrams": 2, "char_ngrams": 5},
+    "rocket": {"model": "rocket", "thresholds": 1},
+}
 
 
 @dataclass(frozen=True)
 class Rival:
-    """What `ngrams` reaches on the dev data of a run, by the run's own metric, in percent; ``value`` is that of the run."""
+    """What ``preset`` reaches on the dev data of a run, by the run's own metric, in percent; ``value`` is that of the run."""
 
     metric: str
-    ngrams: float
+    reached: float
     value: float
     examples: int
     seconds: float
     crossed: int = 0
-    """Training texts of a cross-validation, where the dev texts are too few; else 0."""
+    """Training examples of a cross-validation, where the dev examples are too few; else 0."""
+    preset: str = "ngrams"
 
     @property
     def better(self) -> bool:
-        return self.ngrams > self.value + self._doubt
+        return self.reached > self.value + self._doubt
 
     @property
     def open(self) -> bool:
-        """Whether the dev texts are too few to tell."""
-        alike = min(self.ngrams, self.value) == 100  # neither can be better
-        return bool(self.crossed) and not alike and abs(self.ngrams - self.value) <= self._doubt
+        """Whether the dev examples are too few to tell."""
+        alike = min(self.reached, self.value) == 100  # neither can be better
+        return bool(self.crossed) and not alike and abs(self.reached - self.value) <= self._doubt
 
     @property
     def advice(self) -> str:
         """What to do about it, without a full stop; nothing where the run is the better one."""
         if self.better:
-            return f"{self}: for these data --model ngrams is the better choice"
+            return f"{self}: for these data --model {self.preset} is the better choice"
         if self.open:
-            return f"{self}, too few to tell which is better; hold out more with --set holdout=0.2, and try --model ngrams"
+            return f"{self}, too few to tell which is better; hold out more with --set holdout=0.2, and try --model {self.preset}"
         return ""
 
     @property
     def _doubt(self) -> float:
-        """How far the run's own value may be off, where it is that of a few texts: two standard errors of a share."""
+        """How far the run's own value may be off, where it is that of a few examples: two standard errors of a share."""
         share = (self.value / 100 * self.examples + 1) / (self.examples + 2)  # never 0 or 1
         return 200 * (share * (1 - share) / self.examples) ** 0.5 if self.crossed else 0.0
 
     def __str__(self) -> str:
-        where = f"on the same {self.examples} dev texts"
+        noun = "texts" if self.preset == "ngrams" else "sequences"
+        where = f"on the same {self.examples} dev {noun}"
         if self.crossed:
-            where = f"in cross-validation on the {self.crossed:,} training texts"
+            where = f"in cross-validation on the {self.crossed:,} training {noun}"
         return (
-            f"the preset ngrams reaches {self.metric} {self.ngrams:.1f} {where}, fitted in {self.seconds:.0f} s; "
-            f"this run has {self.value:.1f}" + (f" on {self.examples} dev texts" if self.crossed else "")
+            f"the preset {self.preset} reaches {self.metric} {self.reached:.1f} {where}, fitted in {self.seconds:.0f} s; "
+            f"this run has {self.value:.1f}" + (f" on {self.examples} dev {noun}" if self.crossed else "")
         )
 
 
 def rival_of(m: Classifier, run: str | Path) -> Rival | None:
-    """Fit `ngrams` to the data of ``run``, which ``m`` has just been trained in; None where that says nothing or would take long.
+    """Fit `ngrams`, or of vectors `rocket`, to the data of ``run``, which ``m`` has just been trained in; None where that says nothing or
+    would take long.
 
-    It is a quick fit, of n-grams shorter than those of the preset, so that ``better`` is not said too often.
+    It is a quick fit, of fewer features than those of the preset, so that ``better`` is not said too often.
     """
     from anaphora.tasks.classify.estimator import Classifier
 
     s, ended = m.settings_, m.result_
     fits = s.target != "number" and not s.init and ended.metric in ("accuracy", "macro_f1")
-    if m._direct or ended.best is None or not fits or getattr(m.inputs_, "kind", "vectors") == "vectors":
+    if m._direct or ended.best is None or not fits:
         return None
     folder = RunFolder(run)
     data, dev = m._reopen(folder, read_config(folder.path))
-    if data.describe()["kind"] == "corpus":  # generated to show what networks can do
+    if data.describe()["kind"] == "corpus" or not _quick(
+        data
+    ):  # a corpus is generated to show what networks can do
         return None
-    if getattr(data, "text_bytes", MOST_TEXT + 1) > MOST_TEXT or len(data) < LEAST_TEXTS:
-        return None
+    preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
     begun = time.monotonic()
-    other = Classifier.again({**QUICK, "target": s.target, "threshold": s.threshold})
-    other._learn(data)
+    seen = {"scale": s.scale, "features": s.features, "scan": s.scan} if preset == "rocket" else {}
+    other = Classifier.again({**QUICK[preset], **seen, "target": s.target, "threshold": s.threshold})
+    try:
+        other._learn(data)
+    except DataError:  # rows of one label, which a student has besides those of its teachers
+        return None
     few = len(dev) < LEAST_DEV
     if few and not hasattr(data, "part"):
         return None
@@ -100,7 +117,16 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     values = [other._solve(train, held, None)[ended.metric] for train, held in parts]
     seconds = time.monotonic() - begun
     value = statistics.fmean(values)
-    return Rival(ended.metric, value, ended.best, len(dev), seconds, len(data) if few else 0)
+    return Rival(ended.metric, value, ended.best, len(dev), seconds, len(data) if few else 0, preset)
+
+
+def _quick(data: Any) -> bool:
+    """Whether the rival can be fitted to ``data`` in seconds, and they are enough to say something."""
+    if isinstance(data, VectorRows):
+        pictures = data.sequences[0].ndim == 3
+        numbers = sum(x.size for x in data.sequences)
+        return not pictures and len(data) >= LEAST_SEQUENCES and numbers <= MOST_STEPS
+    return getattr(data, "text_bytes", MOST_TEXT + 1) <= MOST_TEXT and len(data) >= LEAST_TEXTS
 
 
 def _folds(data: Any) -> Iterator[tuple[Any, Any]]:

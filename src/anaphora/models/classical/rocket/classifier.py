@@ -1,0 +1,181 @@
+"""Classes, or a number, of sequences of vectors from what random convolutions answer (ROCKET)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.labelled_rows import in_order
+from anaphora.models.classical.rocket.convolutions import (
+    KERNELS,
+    LENGTH,
+    MEASURES,
+    PARTS,
+    convolved,
+    measures,
+    shares,
+)
+from anaphora.models.classical.rocket.ridge import Fit, ridge
+
+DILATIONS = 16
+"""How many distances of taps there are, from 1 to where a kernel is as long as the longest training sequence."""
+MOST_ADDED = 9
+"""Most features that one kernel adds up."""
+_DRAWN = 12  # sequences that tell the thresholds of one dilation
+_TOGETHER = 8192  # steps that are read at once
+_PIECE = 512  # examples whose features are summed at once
+_GOLDEN = (5**0.5 + 1) / 2
+Array = np.ndarray[Any, Any]
+
+
+class RocketClassifier(nn.Module):
+    """Scores of a sequence x by the shares of its places at which fixed convolutions exceed fixed thresholds:
+
+        φ_kd(x) = 1/T Σ_t [ (w_k *_d x)_t > b_kd ]        z = W (φ − μ) / σ + b
+
+    84 kernels w_k of nine taps (see `convolutions`) are stretched by dilations d, of x and of its differences x_t − x_{t−1}. The
+    thresholds b are quantiles of what kernels answer to training sequences; of several features each kernel adds up some that were drawn.
+    Beside φ stand the `measures` of x. W is the ridge regression of ±1 (of numbers: of themselves) on the standardised features, whose
+    penalty suits sequences it has not seen best. Its answers z are stretched until softmax (σ where there may be several classes) is as
+    sure of such sequences as it is right.
+
+    (Dempster, Schmidt & Webb 2021; differences: Tan et al. 2022.)
+    """
+
+    thresholds: Tensor
+    dilations: Tensor
+    channels: Tensor
+    mean: Tensor
+    scale: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, features: int, outputs: int, *, thresholds: int = 4):
+        super().__init__()
+        self.outputs = outputs
+        kernels, added = len(KERNELS), min(features, MOST_ADDED)
+        self.width = 2 * DILATIONS * kernels * thresholds + 1 + features * MEASURES * (1 + PARTS)
+        for name, shape in {
+            "thresholds": (2, DILATIONS, kernels, thresholds),
+            "mean": (self.width,),
+            "scale": (self.width,),
+            "weight": (outputs, self.width),
+            "bias": (outputs,),
+        }.items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape), requires_grad=False))
+        self.register_buffer("dilations", torch.ones(2, DILATIONS, dtype=torch.int64))
+        self.register_buffer("channels", torch.zeros(2, DILATIONS, kernels, added, dtype=torch.int64))
+        self.held: tuple[Array, Array] | None = None
+        """After `fit`: scores ``(n, outputs)`` of training examples by a model that has not seen them, and their numbers ``(n,)``."""
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """source ``(batch, time, features)`` with ``lengths`` ``(batch,)`` -> scores ``(batch, outputs)``."""
+        standard = (self.transform(source, lengths) - self.mean) / self.scale
+        return nn.functional.linear(standard, self.weight, self.bias)
+
+    def transform(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """φ and the measures, ``(batch, width)``."""
+        found = []
+        for which, (x, own) in enumerate(_both(source, lengths)):
+            known: dict[int, Tensor] = {}
+            for slot, dilation in enumerate(self.dilations[which].tolist()):
+                if x.shape[1] > 1 or dilation not in known:
+                    known = {dilation: convolved(x, dilation, self.channels[which, slot])}
+                found.append(shares(known[dilation], self.thresholds[which, slot], own))
+        (x, own), _ = _both(source, lengths)
+        return torch.cat([*found, measures(x, own)], 1)
+
+    def fit(self, inputs: Sequence[Array], truth: Array, kind: str, seed: int) -> RocketClassifier:
+        """Learn from sequences ``(time, features)``.
+
+        Args:
+            inputs: the sequences, scaled.
+            truth: what `Targets.encode` gives: ``(n,)`` classes or numbers, or ``(n, outputs)`` of 0 and 1.
+            kind: class, classes or number.
+            seed: draws the features that kernels add up, and the sequences that thresholds are taken from.
+        """
+        self._draw(inputs, seed)
+        y = truth.astype(np.float64)
+        if kind == "class":
+            y = (truth[:, None] == np.arange(self.outputs)).astype(np.float64)
+        y = y[:, None] if kind == "number" else 2 * y - 1
+        found = ridge(lambda: self._pieces(inputs), y, self.width)
+        sure = 1.0 if kind == "number" else _sureness(found, y, kind)
+        for name, value in {
+            "mean": found.mean,
+            "scale": found.scale,
+            "weight": sure * found.weight.T,
+            "bias": sure * found.bias,
+        }.items():
+            getattr(self, name).copy_(torch.from_numpy(np.ascontiguousarray(value)))
+        self.held = (sure * found.held, found.rows)
+        return self
+
+    def _draw(self, inputs: Sequence[Array], seed: int) -> None:
+        """Choose dilations, the features of each kernel, and thresholds."""
+        draw = np.random.RandomState(seed)
+        features, added = inputs[0].shape[1], self.channels.shape[-1]
+        furthest = max(1.0, (max(map(len, inputs)) - 1) / (LENGTH - 1))
+        spread = (2 ** np.linspace(0, np.log2(furthest), DILATIONS)).astype(np.int64)
+        number = 1
+        for which in range(2):
+            self.dilations[which] = torch.from_numpy(spread)
+            for slot, dilation in enumerate(spread.tolist()):
+                chosen = np.full((len(KERNELS), added), features)
+                for row in chosen:
+                    count = int(2 ** draw.uniform(0, np.log2(added + 1)))
+                    row[:count] = np.sort(draw.permutation(features)[:count])
+                self.channels[which, slot] = torch.from_numpy(chosen)
+                examples = draw.randint(len(inputs), size=_DRAWN)[np.arange(len(KERNELS)) % _DRAWN]
+                for example in np.unique(examples).tolist():
+                    x, own = _both(*tensors_of([inputs[example]]))[which]
+                    answers = convolved(x, dilation, self.channels[which, slot])[0, :, : max(1, int(own))]
+                    for kernel in np.flatnonzero(examples == example).tolist():
+                        count = self.thresholds.shape[-1]
+                        at = np.arange(number, number + count) * _GOLDEN % 1
+                        number += count
+                        quantiles = np.quantile(answers[kernel].numpy().astype(np.float64), at)
+                        self.thresholds[which, slot, kernel] = torch.from_numpy(quantiles)
+
+    def _pieces(self, inputs: Sequence[Array]) -> Iterator[Array]:
+        """φ of all inputs in their order, in float64."""
+        for first in range(0, len(inputs), _PIECE):
+            some = inputs[first : first + _PIECE]
+            found = np.zeros((len(some), self.width))
+            for rows in in_order(some, _TOGETHER):
+                found[rows] = self.transform(*tensors_of([some[i] for i in rows])).numpy()
+            yield found
+
+
+def _both(source: Tensor, lengths: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The sequences ``(batch, features, time)``, zero behind their ends, with their lengths, and their differences likewise."""
+    inside = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+    x = (source * inside[..., None]).transpose(1, 2)
+    if source.shape[1] < 2:
+        return (x, lengths), (torch.zeros_like(x), lengths)
+    apart = (x[..., 1:] - x[..., :-1]) * inside[:, None, 1:]
+    return (x, lengths), (apart, (lengths - 1).clamp_min(1))
+
+
+def _sureness(found: Fit, y: Array, kind: str) -> float:
+    """By what scores are multiplied so that held-out examples are as probable as can be.
+
+    As in Platt (1999) the targets are a little less than sure: a handful of examples that are all right says only so much.
+    """
+    held, wanted = found.held, (y[found.rows] + 1) / 2
+    doubt = 1 / (len(held) + 2)
+    outcomes = wanted.shape[1] if kind == "class" else 2
+    soft = (1 - doubt) * wanted + doubt / outcomes
+
+    def loss(sure: float) -> float:
+        z = sure * held
+        above = np.logaddexp.reduce(z, axis=1, keepdims=True) if kind == "class" else np.logaddexp(0, z)
+        rows = above[:, 0] - (soft * z).sum(1) if kind == "class" else (above - soft * z).sum(1)
+        return float(rows.mean())
+
+    return float(min(np.logspace(-1, 2, 31), key=loss))
