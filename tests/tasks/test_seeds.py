@@ -12,7 +12,7 @@ from classify_tiny import SETTINGS
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.errors import RunError, SettingsError
+from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.tasks.seeds import read_seeds, report, seeds_asked
 from anaphora.training.progress import Reporter
 
@@ -99,6 +99,15 @@ def test_what_is_fitted_without_chance_is_trained_once_with_a_note(tmp_path, kin
     assert all(torch.equal(mine[name], value) for name, value in other._weights().items())
 
 
+def test_what_is_fitted_in_one_go_but_draws_by_its_seed_has_several(tmp_path):
+    draw = np.random.RandomState(0)
+    rows = [(draw.standard_normal((9, 3)) + i % 2, "ab"[i % 2]) for i in range(16)]
+    m = an.Classifier("rocket", thresholds=1).fit(rows, valid=rows[:6], out=tmp_path / "runs", seeds=2)
+    assert [one.seed for one in m.seeds_.runs] == [1, 2]
+    first, second = (an.load(tmp_path / f"runs/seed-{n}").model_ for n in (1, 2))
+    assert not torch.equal(first.channels, second.channels)
+
+
 def test_an_interrupt_between_seeds_leaves_what_resume_goes_on_with(tmp_path):
     whole = an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "whole", seeds=3).seeds_
     with pytest.raises(KeyboardInterrupt):
@@ -110,6 +119,26 @@ def test_an_interrupt_between_seeds_leaves_what_resume_goes_on_with(tmp_path):
     again = an.Classifier.resume(tmp_path / "cut")  # nothing is left: the report alone
     assert again.seeds_.measures == whole.measures
     assert again.classes_ == [0, 1]
+
+
+def test_bad_data_leave_no_folder_of_seeds(tmp_path, monkeypatch):
+    with pytest.raises(DataError):
+        an.Classifier(**SMALL).fit([("a", "x", "?"), ("b",)], out=tmp_path / "new" / "runs", seeds=2)
+    assert not list(tmp_path.iterdir())
+
+    def interrupted(folder, written):
+        (folder / "seeds.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("anaphora.tasks.seeds._write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "runs", seeds=2)
+    assert not (tmp_path / "runs").exists()
+    monkeypatch.setattr("anaphora.tasks.seeds.train_next", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        an.Classifier(**SMALL).fit(ROWS, out=tmp_path / "runs", seeds=2)
+    assert list(read_seeds(tmp_path / "runs").ended) == [1]  # the first run stays
 
 
 def test_the_report_is_of_the_runs_that_ended(tmp_path):

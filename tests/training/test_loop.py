@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from dataclasses import replace
@@ -150,6 +151,33 @@ def test_patience_does_not_run_out_while_the_loss_falls(tmp_path, values, losses
     trainer = toy_trainer(tmp_path / "run", objective=objective, patience=3, valid_every=2, save_every=100)
     result = trainer.run()
     assert (result.stopped, result.steps) == ("patience", steps)
+
+
+def test_of_evaluations_that_are_equally_good_the_one_with_the_lowest_loss_is_kept(tmp_path):
+    """Of two dev examples both are right from some step on, and the model still learns."""
+    (tmp_path / "run").mkdir()
+    losses = [1.0, 0.9, 0.5, 0.2, 0.4, float("nan")]
+    objective = Scripted([0.5, 1.0, 1.0, 1.0, 1.0, 1.0])
+    objective.evaluate = lambda _: {"score": objective.values.pop(0), "loss": losses.pop(0)}
+    result = toy_trainer(tmp_path / "run", objective=objective, steps=12, valid_every=2).run()
+    assert (result.best, result.best_step, result.metrics["loss"]) == (1.0, 8, 0.2)
+    told = [x["best"] for x in read_journal(tmp_path / "run" / "metrics.jsonl") if "dev" in x]
+    assert told == [1, 1, 1, 1, 0, 0]
+    assert load_weights(tmp_path / "run" / "model.safetensors")[1]["step"] == 8
+
+
+def test_a_measure_that_is_no_number_neither_stops_a_training_nor_its_resume(tmp_path):
+    """Such as a dev loss of transcripts that are longer than what was heard."""
+    (tmp_path / "run").mkdir()
+    objective = Scripted([0.5, 0.7, 0.6])
+    objective.evaluate = lambda _: {"score": objective.values.pop(0), "loss": float("inf")}
+    toy_trainer(tmp_path / "run", objective=objective, steps=6, valid_every=2, save_every=2).run()
+    noted = json.loads((tmp_path / "run/checkpoints/step-00000006/state.json").read_text())["standing"]
+    assert noted["metrics"] == {"score": 0.6, "loss": None}
+    assert noted["best"] == {"step": 4, "value": 0.7, "metrics": {"score": 0.7, "loss": None}}
+    again = toy_trainer(tmp_path / "run", objective=Scripted([]), steps=6, valid_every=2, save_every=2)
+    assert again.resume() == 6
+    assert math.isnan(again.run().metrics["loss"])
 
 
 def test_smaller_may_be_better_and_nan_never_is(tmp_path):

@@ -68,6 +68,131 @@ def test_force_removes_a_run_and_nothing_else(tmp_path):
     assert os.listdir(run.checkpoints) == ["mine"]
 
 
+def write_all(run):
+    """What a training has written before its first step."""
+    run.write_text("config.json", "{}")
+    run.write_text("timings.jsonl", "{}\n")
+    for folder in (run.film, run.path / "data"):
+        folder.mkdir(exist_ok=True)
+        (folder / "step-00000000.safetensors").write_text("")
+
+
+def refuse(run, error=ValueError, then=lambda run: None, **how):
+    def work():
+        write_all(run)
+        then(run)
+        raise error
+
+    with pytest.raises(error), run.begun(**how):
+        work()
+
+
+def test_a_training_that_is_refused_before_its_first_step_leaves_nothing(tmp_path):
+    run = RunFolder(tmp_path / "a" / "b")
+    refuse(run)
+    assert not list(tmp_path.iterdir())
+    run.path.mkdir(parents=True)
+    refuse(run)
+    assert run.path.is_dir()  # it was there before
+    assert not list(run.path.iterdir())
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_refused_training_with_force_puts_the_older_run_back(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    with run.begun():
+        write_all(run)
+        run.write_text("model.safetensors", "years of work")
+        (run.checkpoints / "step-00000005").mkdir(parents=True)
+        (run.checkpoints / "step-00000005" / "state.json").write_text("{}")
+        run.write_text("notes.txt", "mine")
+    before = contents(run.path)
+    seen = []
+    refuse(run, force=True, then=lambda run: seen.append(run.model.exists()))
+    assert seen == [False]  # it was out of sight
+    assert contents(run.path) == before
+    early = (KeyboardInterrupt, lambda run: run.config.unlink())
+    refuse(run, *early, force=True)
+    assert contents(run.path) == before
+
+
+def test_an_older_run_that_cannot_be_set_aside_stays_whole(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / "run")
+    with run.begun():
+        write_all(run)
+        run.write_text("model.safetensors", "years of work")
+    before, rename, moved = contents(run.path), type(run.path).rename, []
+
+    def failing(path, target):
+        moved.append(path.name)
+        if len(moved) == 2:
+            raise OSError(errno.EACCES, "Permission denied", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(type(run.path), "rename", failing)
+    with pytest.raises(RunError, match=r"(?i)permission denied"), run.begun(force=True):
+        pass
+    assert contents(run.path) == before
+
+
+def test_the_older_run_is_gone_once_training_begins_or_has_ended(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    for work in (run.sweep, lambda: None):  # by steps, which begin with a sweep, and in one go
+        with run.begun(force=True):
+            run.write_text("model.safetensors", "old")
+            run.write_text("config.json", "{}")
+        with run.begun(force=True):
+            work()
+            run.write_text("config.json", "{}")
+        assert sorted(os.listdir(run.path)) == ["config.json"]
+
+
+def test_a_training_that_is_refused_leaves_what_was_there(tmp_path):
+    run = RunFolder(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.tsv").write_text("years of work")
+    (tmp_path / "thesis.txt").write_text("years of work")
+    refuse(run, force=True, then=lambda run: run.write_text("by-a-callback.txt", ""))
+    assert sorted(os.listdir(tmp_path)) == ["by-a-callback.txt", "data", "thesis.txt"]
+    assert os.listdir(tmp_path / "data") == ["rows.tsv"]
+    with pytest.raises(RunError, match="is not empty"), run.begun():
+        pass
+    assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "progress", ["metrics.jsonl", "bad-batches.jsonl", "model.safetensors", "checkpoints/step-00000005"]
+)
+def test_a_training_that_fails_after_its_first_steps_keeps_its_folder(tmp_path, progress):
+    run = RunFolder(tmp_path / "run")
+    refuse(run, then=lambda run: (run.path / progress).mkdir(parents=True))
+    assert run.exists()
+    assert (run.path / progress).exists()
+
+
+def test_an_interrupted_run_is_kept_once_resume_can_begin_it(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    refuse(run, KeyboardInterrupt)
+    assert run.exists()
+    early = RunFolder(tmp_path / "early")
+    refuse(early, KeyboardInterrupt, lambda run: run.config.unlink())
+    assert not early.path.exists()
+
+
+def test_what_a_kill_left_before_the_config_goes_with_the_next_refusal(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    write_all(run.create(run.path))
+    run.config.unlink()
+    (run.film / "step-00000000.safetensors").unlink()
+    run.film.rmdir()
+    (run.path / "lock").write_text(json.dumps({"host": "killed", "pid": 1, "started": "x:1"}))
+    refuse(run)
+    assert not list(run.path.iterdir())
+
+
 def test_weights_must_belong_to_the_config_beside_them(tmp_path):
     run = RunFolder.create(tmp_path / "run")
     run.write_text("config.json", "{}")

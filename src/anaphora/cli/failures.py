@@ -95,10 +95,24 @@ def _tell(error: Exception, *, debug: bool) -> int:
             f"{first}); allow it at least {LEAST_ROOM >> 30} GiB."
         )
         return MISTAKE
+    if own := _own_part(error):
+        say(
+            f"anaphora: {own}: your own part failed ({type(error).__name__}: {first}); --debug shows how it was called."
+        )
+        return MISTAKE
     if not debug:
         say(f"anaphora: something went wrong inside ({type(error).__name__}: {first}).")
         say("This is a fault of Anaphora. The same command with --debug shows where it happened.")
     return FAULT
+
+
+def _own_part(error: Exception) -> str:
+    """The line of the user's own module in which an error arose, or of what that line called; nothing where none took part."""
+    from anaphora.settings.own import IMPORTED  # imports pydantic, which plain usage need not wait for
+
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f"{frame.filename}:{frame.lineno}" for frame in frames if frame.filename in IMPORTED]
+    return own[-1] if own else ""
 
 
 def _mistake(error: Exception) -> list[str]:

@@ -27,6 +27,8 @@ from anaphora.errors import SettingsError
 
 _TEXT = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_<][\w.<>]*)(\(.*\))?", re.DOTALL)
 _UNKNOWN = "(...)"  # arguments that cannot be written down
+IMPORTED: set[str] = set()
+"""The files of modules from which own parts were imported by name."""
 _OURS = ("anaphora.nn", "torch.optim")
 """Packages whose classes a run folder may name without the user's leave: cells and optimizers do nothing else."""
 
@@ -236,6 +238,8 @@ def _found(module: str, name: str, text: str, where: str, run: Path | None) -> A
         )
         raise SettingsError([f"{where}{text} cannot be used: {why}."]) from None
     file = getattr(thing, "__file__", None)
+    if module.partition(".")[0] != "anaphora":
+        IMPORTED.add(str(file))
     own = here / f"{module.partition('.')[0]}.py"
     if own.is_file() and file and module != "__main__" and not os.path.abspath(file).startswith(str(here)):
         raise SettingsError([f"{where}{text}: {module} is also the name of {file}; rename {own.name}."])

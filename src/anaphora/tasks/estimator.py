@@ -29,7 +29,7 @@ from anaphora.tasks.learning import paired
 from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
 from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_of, train_seeds
-from anaphora.tasks.seeds import begin as begin_seeds
+from anaphora.tasks.seeds import begun as begun_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import as_told
 from anaphora.tasks.suiting.budget import suit_corpus
@@ -101,11 +101,11 @@ class Estimator(Intervening, Predicting):
             return self._fit(opened, out, force, reporter)
         chosen = seeds_of(self, seeds)
         place = self._folder(out)
-        begin_seeds(self, place, chosen, force=force)
         self._given["seed"] = chosen[0]
         self.settings_ = self.settings_.model_copy(update={"seed": chosen[0]})
         first = place / f"seed-{chosen[0]}"
-        return self._take_best(place, reporter, lambda: self._fit(opened, first, False, reporter))
+        with begun_seeds(self, place, chosen, force=force):
+            return self._take_best(place, reporter, lambda: self._fit(opened, first, False, reporter))
 
     def _take_best(self, place: Path, reporter: Reporter | None, first: Callable[[], Estimator]) -> Self:
         """Train what is left of a folder of seeds and become the best run; ``first()`` trains the first seed."""
@@ -144,9 +144,13 @@ class Estimator(Intervening, Predicting):
             take_over(self)
             self._check_labels(data, "training data", "teachers")
             suit_corpus(self, data)
+            self._suit_student(data)
         else:
             suit_corpus(self, data)
             self._learn(data)
+
+    def _suit_student(self, data: Any) -> None:
+        """Choose what follows from the data for an estimator that has the symbols and labels of its teachers."""
 
     def _check_machine(self) -> torch.device:
         """The device of the settings; an error where it is not there, or cannot do what they ask, before anything is written."""
@@ -170,16 +174,9 @@ class Estimator(Intervening, Predicting):
         run = RunFolder(group.share(self._folder(out) if group.main else Path()))
         if group.share(group.main and run.config.is_file() and recall("run") == str(run.path.resolve())):
             return self._go_on(run, read_config(run.path), reporter)  # torchrun has restarted this very job
-        existed = run.path.exists()
-        try:
-            with contextlib.ExitStack() as held:
-                data, dev = self._ready(run, group, held, opened, force)
-                self._train(run, data, dev, reporter, resume=False)
-        except BaseException:
-            if group.main and not existed:
-                with contextlib.suppress(OSError):
-                    run.path.rmdir()  # succeeds only where nothing was written yet
-            raise
+        with contextlib.ExitStack() as held:
+            data, dev = self._ready(run, group, held, opened, force)
+            self._train(run, data, dev, reporter, resume=False)
         return self
 
     def _ready(
@@ -194,9 +191,8 @@ class Estimator(Intervening, Predicting):
         data: list[Any] = []
 
         def prepare() -> None:
-            RunFolder.create(run.path, force=force)
+            held.enter_context(run.begun(force=force))
             remember("run", str(run.path.resolve()))
-            held.enter_context(run.lock())
             data.extend(self._prepare(run, opened))
 
         group.on_main(prepare)
@@ -209,11 +205,7 @@ class Estimator(Intervening, Predicting):
 
     def _prepare(self, run: RunFolder, opened: Callable[[RunFolder], tuple[Any, Any]]) -> tuple[Any, Any]:
         """Open the data and learn from them; the folder then holds all that ``resume`` needs."""
-        try:
-            data, dev = opened(run)
-        except BaseException:
-            shutil.rmtree(run.path / "data", ignore_errors=True)  # so that the next try finds an empty folder
-            raise
+        data, dev = opened(run)
         self._write_learnt(run)
         config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
         self._trained_on = config.data["train"]

@@ -137,46 +137,38 @@ def load(
     >>> an.load("runs/reviews").predict(["a good one"])
     ['yes']
     """
-    if is_foreign(Path(folder)):
-        checkpoint = frame if checkpoint is None else checkpoint
-        return _of_transformers(Path(folder), kind, checkpoint, parts, device=device, trust=trust)
-    if is_of_toolkit(Path(folder)):
-        return _of_toolkit(Path(folder), kind, device)
-    if into is not None or Path(folder).is_file():
-        checkpoint = frame if checkpoint is None else checkpoint
-        return _of_file(
-            Path(folder),
-            kind,
-            checkpoint,
-            parts,
-            device=device,
-            into=into,
-            names=names,
-            rules=rules,
-            part=part,
-        )
+    path, run_only = Path(folder), bool(parts) or checkpoint is not None or frame is not None
+    if is_foreign(path):
+        return _of_kind(kind, path, _of_transformers(path, run_only, device=device, trust=trust))
+    if is_of_toolkit(path):
+        return _of_kind(kind, path, _of_toolkit(path, device))
+    if into is not None or path.is_file():
+        found = _of_file(path, run_only, device=device, into=into, names=names, rules=rules, part=part)
+        return _of_kind(kind, path, found)
     if kind is not None:
         return kind.load(folder, device=device, checkpoint=checkpoint, frame=frame, trust=trust, **parts)
-    path = Path(folder)
     config = read_config(path)
     return estimator(config.task.command).from_folder(
         path, config, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
     )
 
 
-def _of_transformers(
-    path: Path, kind: type | None, checkpoint: int | None, parts: Mapping[str, Any], **options: Any
-) -> Any:
-    from anaphora.tasks.importing import open_foreign
-
-    if checkpoint is not None or parts:
-        raise RunError(
-            f"{path} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
-        )
-    found = open_foreign(path, **options)
+def _of_kind(kind: type | None, path: Path, found: Any) -> Any:
+    """What was found in ``path``; a `RunError` where it is not of the class that the caller named."""
     if kind is not None and not isinstance(found, kind):
         raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
     return found
+
+
+def _of_transformers(path: Path, run_only: bool, **options: Any) -> Any:
+    """``run_only``: whether the caller named a checkpoint, a frame or own parts, which only runs have."""
+    from anaphora.tasks.importing import open_foreign
+
+    if run_only:
+        raise RunError(
+            f"{path} is a model of `transformers`, which has no checkpoints or own parts; leave them out."
+        )
+    return open_foreign(path, **options)
 
 
 def is_of_toolkit(path: Path) -> bool:
@@ -184,31 +176,23 @@ def is_of_toolkit(path: Path) -> bool:
     return any((path / name).is_file() for name in ("config.yaml", *_OF_SOCKEYE))
 
 
-def _of_toolkit(path: Path, kind: type | None, device: str) -> Any:
+def _of_toolkit(path: Path, device: str) -> Any:
     from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
     from anaphora.tasks.importing_sockeye import open_sockeye
 
     if any((path / name).is_file() for name in _OF_SOCKEYE):
-        found = open_sockeye(path, device=device)
-    elif is_joeynmt(path):
-        found = open_joeynmt(path, device=device)
-    else:
-        raise RunError(
-            f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
-        )
-    if kind is not None and not isinstance(found, kind):
-        raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
-    return found
+        return open_sockeye(path, device=device)
+    if is_joeynmt(path):
+        return open_joeynmt(path, device=device)
+    raise RunError(
+        f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
+    )
 
 
-def _of_file(
-    path: Path, kind: type | None, checkpoint: int | None, parts: Mapping[str, Any], **options: Any
-) -> Any:
+def _of_file(path: Path, run_only: bool, **options: Any) -> Any:
+    """``run_only``: whether the caller named a checkpoint, a frame or own parts, which only runs have."""
     from anaphora.tasks.importing_files import open_file
 
-    if checkpoint is not None or parts:
+    if run_only:
         raise RunError(f"{path} is a file, which has no checkpoints or own parts; leave them out.")
-    found = open_file(path, **options)
-    if kind is not None and not isinstance(found, kind):
-        raise RunError(f"{path}: holds a {type(found).__name__}, not a {kind.__name__}; use an.load.")
-    return found
+    return open_file(path, **options)

@@ -8,12 +8,13 @@ The dev data are those of the first run for all of them, so that the measures di
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import statistics
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +29,7 @@ from anaphora.tasks.own import brought_back
 from anaphora.tasks.result import Result
 from anaphora.tasks.teaching import has_teachers, take_over
 from anaphora.training import distributed
-from anaphora.training.durable import make_folder, replace_file, writing
+from anaphora.training.durable import folder_for, replace_file, writing
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder
 
@@ -120,7 +121,7 @@ def seeds_of(model: Estimator, seeds: Any) -> list[int]:
     """The seeds to train ``model`` with: of a preset that is fitted without chance, which would be the same each time, the first alone,
     with a warning."""
     chosen = seeds_asked(seeds, model.settings_.seed)
-    if len(chosen) > 1 and model._direct:
+    if len(chosen) > 1 and model._direct and not model.task().preset_of(model.settings_).drawn:
         warnings.warn(
             f"{model.settings_.model} is fitted without chance, so that {len(chosen)} seeds would give the same model: it is trained once",
             stacklevel=3,
@@ -156,8 +157,22 @@ def _write(path: Path, written: _Written) -> None:
         replace_file(path / FILE, (json.dumps(written.model_dump(), indent=2) + "\n").encode())
 
 
-def begin(model: Estimator, path: Path, seeds: list[int], *, force: bool) -> None:
-    """A new folder of runs, with nothing of an older one in it."""
+@contextlib.contextmanager
+def begun(model: Estimator, path: Path, seeds: list[int], *, force: bool) -> Iterator[None]:
+    """A new folder of runs, with nothing of an older one in it; gone again if the block fails before any run is there."""
+    _check_free(model, path, force=force)
+    with folder_for(path / FILE):
+        try:
+            _begin(model, path, seeds)
+            yield
+        except BaseException:
+            if not any(path.glob("seed-*")):
+                (path / FILE).unlink(missing_ok=True)
+            raise
+
+
+def _check_free(model: Estimator, path: Path, *, force: bool) -> None:
+    """An error where the folder holds anything; with ``force`` anything but an older folder of runs."""
     if distributed.join(model.settings_.device).world > 1:
         raise AnaphoraError(
             "several seeds are trained one after the other in one process; leave torchrun out, or --seeds."
@@ -169,13 +184,14 @@ def begin(model: Estimator, path: Path, seeds: list[int], *, force: bool) -> Non
         remedy = f"continue it with `anaphora resume {path}`, " if is_folder_of_seeds(path) else ""
         over = ", or overwrite it with --force (force=True in Python)" if is_folder_of_seeds(path) else ""
         raise RunError(f"{path}: is not empty; {remedy}choose another folder{over}.")
-    for seed in read_seeds(path).seeds if there else ():
+
+
+def _begin(model: Estimator, path: Path, seeds: list[int]) -> None:
+    for seed in read_seeds(path).seeds if is_folder_of_seeds(path) else ():
         old = RunFolder(path / f"seed-{seed}")
         if old.path.is_dir():
             RunFolder.create(old.path, force=True)  # refuses while another process trains there
             shutil.rmtree(old.path)
-    with writing(path):
-        make_folder(path)
     labels = getattr(model, "_labels", "str")
     _write(path, _Written(format=FORMAT, task=model.command, seeds=seeds, labels=labels))
 

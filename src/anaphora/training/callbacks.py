@@ -50,6 +50,9 @@ class Callback:
             def on_validation(self, now):
                 return an.STOP if now.metrics["accuracy"] > 99 else None
 
+    ``now`` has ``step`` of ``steps``, the ``model``, the run's ``folder``, ``loss``, ``grad_norm`` and ``lr`` of the last step, the
+    ``metrics`` of the last evaluation by name, and whether it was the ``best`` so far; what is not known yet is None or empty.
+
     ``on_checkpoint`` is called just before a checkpoint is written. A callback that counts or collects something must
     have ``state_dict()`` (numbers, texts, lists, dicts of these, and tensors) and ``load_state_dict(state)``: they are
     part of every checkpoint. Under torchrun every process has its own callbacks; one that stops stops all.

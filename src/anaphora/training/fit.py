@@ -58,21 +58,22 @@ def fit(
         model = nn.GRU(8, 16, batch_first=True)
         an.fit(model, lambda m, x: m(x)[0].square().mean(), batches, steps=1000, out="runs/mine")
 
-    ``loss(module, batch)`` gives the mean over the batch, or one number per row ``(rows,)``; a torch loss such as
-    ``nn.CrossEntropyLoss()`` is applied to ``(module(x), y)`` of batches that are pairs. ``batches`` is a list, a
-    DataLoader or any object whose ``__iter__`` starts again; they are gone through until ``steps`` (1000 if not given) or
-    for ``epochs``. A generator is gone through once,
-    and ``resume`` needs one that gives the same batches from the beginning. Tensors are ``(rows, …)``.
-
-    The weights that are best by ``metric`` (with a minus where less is better) are kept: of ``valid``, more batches, the
-    ``loss``, and what ``evaluate(module)`` returns; without either the last ones. ``module`` holds them in the end, and
-    ``out/model.safetensors`` too. ``verbose`` is about progress, as in ``fit`` of an
-    estimator; ``settings`` are those of training: lr, optimizer, schedule, clip, precision, callbacks …
+    Args:
+        module: what is trained; it holds the best weights in the end, and so does ``out/model.safetensors``.
+        loss: loss(module, batch), the mean over the batch or one number per row ``(rows,)``; or a torch loss such as
+            ``nn.CrossEntropyLoss()``, which gets ``(module(x), y)`` of batches that are pairs.
+        batches: a list, a DataLoader or any object whose ``__iter__`` starts again, with tensors ``(rows, …)``. A generator
+            is read once, and ``resume`` needs one that gives the same batches from the beginning.
+        steps, epochs: how long; 1000 steps if neither is given.
+        out: the run folder; None keeps none.
+        valid, evaluate: batches whose ``loss`` is measured, and a function evaluate(module) that returns measures by name.
+        metric: the measure by which weights are best, with a minus where less is better; without measures the last are kept.
+        resume, force: go on with the run that is in ``out``, or replace it.
+        verbose, reporter: about progress, as in ``fit`` of an estimator; what gets it instead of the terminal.
+        settings: those of training: lr, optimizer, schedule, clip, precision, callbacks …
 
     Raises a `SettingsError` for a mistaken setting, a `RunError` where ``out`` holds another run, a `DataError` where the
     batches end before ``steps``.
-
-    ``force`` replaces a run that is in ``out`` already; ``reporter`` gets the progress instead of the terminal.
 
     >>> x = torch.linspace(0, 1, 16)[:, None]
     >>> model = torch.nn.Linear(1, 1)
@@ -87,10 +88,8 @@ def fit(
     for key, part in parts_of(complete).items():
         part.bring(where=f"{key} = ")
     group = distributed.join(complete.device)
-    place = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="anaphora-")) / "run"
-    run = RunFolder(group.share(place if group.main else Path()))
     objective = _Objective(loss, valid, evaluate, metric)
-    try:
+    with _run_folder(out, group) as run:
         with contextlib.ExitStack() as held:
             going_on = resume and run.exists()
             group.on_main(lambda: _prepare(run, held, complete, force=force, going_on=going_on))
@@ -103,6 +102,14 @@ def fit(
         module.load_state_dict(run.load_model(group.device)[0])
         module.eval()
         return result
+
+
+@contextlib.contextmanager
+def _run_folder(out: str | Path | None, group: distributed.Group) -> Iterator[RunFolder]:
+    """The run folder ``out``, the same for all processes; without ``out`` a temporary one, removed in the end."""
+    place = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="anaphora-")) / "run"
+    try:
+        yield RunFolder(group.share(place if group.main else Path()))
     finally:
         if out is None:
             shutil.rmtree(place.parent, ignore_errors=True)
@@ -122,13 +129,11 @@ def _complete(steps: int | None, epochs: float | None, settings: Mapping[str, An
 def _prepare(
     run: RunFolder, held: contextlib.ExitStack, settings: TrainingSettings, *, force: bool, going_on: bool
 ) -> None:
-    if not going_on:
-        if run.exists() and not force:
-            raise RunError(
-                f"{run.path}: already holds a run; go on with it (resume=True) or replace it (force=True)."
-            )
-        RunFolder.create(run.path, force=force)
-    held.enter_context(run.lock())
+    if not going_on and run.exists() and not force:
+        raise RunError(
+            f"{run.path}: already holds a run; go on with it (resume=True) or replace it (force=True)."
+        )
+    held.enter_context(run.lock() if going_on else run.begun(force=force))
     document = {
         "format": 1,
         "anaphora": __version__,

@@ -113,7 +113,7 @@ class Learner:
         value = metrics.get(self.objective.metric)
         if value is None:
             return False
-        best = self._better(value)
+        best = self._better(value, metrics.get("loss", math.nan))
         sign = 1 if self.objective.greater_is_better else -1
         self.progress.evaluated(best, -sign * value, metrics.get("loss", math.nan))
         if self.average:
@@ -127,13 +127,17 @@ class Learner:
         """The steps with the best dev metrics so far, whose checkpoints stay: ``keep_best``."""
         return {int(one["step"]) for one in self.standing.ranked}
 
-    def _better(self, value: float) -> bool:
+    def _better(self, value: float, loss: float) -> bool:
+        """Whether the dev metric is better than ever, or as good with a lower loss: of few examples the same share is right again and again."""
         if not math.isfinite(value):
             return False
-        if self.standing.best is None:
+        best = self.standing.best
+        if best is None:
             return True
         sign = 1 if self.objective.greater_is_better else -1
-        return bool(sign * value > sign * float(self.standing.best["value"]))
+        if value == best["value"]:
+            return bool(loss < best["metrics"].get("loss", -math.inf))
+        return bool(sign * value > sign * float(best["value"]))
 
     def facts(self, chosen: Literal["best", "last"]) -> dict[str, Any]:
         """What the present (averaged) weights say of themselves as the run's ``model.safetensors``."""
@@ -167,7 +171,7 @@ class Learner:
             "callbacks": self.callbacks.tensors(),
         }
         return TrainingState(
-            standing=dict(vars(self.standing)),
+            standing=self.standing.noted(),
             progress=self.progress.state(),
             health=self.health.state(),
             scale=self.stepper.scale.state(),
@@ -213,7 +217,7 @@ class Learner:
             self.average.restore(state.tensors["ema"])
         if state.same_batches(now):
             self._restore_carried(state)
-        self.standing = Standing(**state.standing)
+        self.standing = Standing.of(state.standing)
         self.progress = Progress(**state.progress)
         self.health.restore(state.health)
         self.stepper.scale.restore(state.scale)

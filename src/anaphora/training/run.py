@@ -15,7 +15,7 @@ from torch import Tensor
 from anaphora.errors import RunError
 from anaphora.files import is_folder, read_bytes
 from anaphora.training.checkpoint import remove
-from anaphora.training.durable import check_place, make_folder, reading, replace_file, writing
+from anaphora.training.durable import check_place, folder_for, make_folder, reading, replace_file, writing
 from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights, seal
@@ -54,6 +54,7 @@ class RunFolder:
         self.card = self.path / "README.md"
         self.checkpoints = self.path / "checkpoints"
         self.film = self.path / "film"
+        self._replaced = self.path / ".tmp-replaced"
         self._lock = Lock(self.path / "lock")
         self._held = 0
 
@@ -75,14 +76,89 @@ class RunFolder:
             run.sweep()
         return run
 
+    @contextlib.contextmanager
+    def begun(self, *, force: bool = False) -> Iterator[None]:
+        """A new run, made as by ``create`` and locked for the block. If the block fails before there is anything to keep,
+        all that it wrote is removed, and the folder too if it is new, so that the next try finds what this one found: with
+        ``force`` also the older run, which is only set aside until the first step begins.
+
+        Logged steps, weights and checkpoints are kept. So is a run that was interrupted, since ``resume`` can go on with it.
+        """
+        there, leftovers = self.check_free(force=force), self._only_prepared()
+        with folder_for(self.config), self.lock():
+            self.sweep()
+            with writing(self.path):
+                if leftovers:
+                    self._clear()
+                elif there:
+                    self._set_aside()
+            before = set() if leftovers else self._entries()
+            try:
+                yield
+            except BaseException as error:
+                refused = isinstance(error, Exception) and not self._has_progress()
+                if refused or not self.exists():
+                    self._withdraw(before)
+                    self._put_back()
+                raise
+            remove(self._replaced)
+
+    def _has_progress(self) -> bool:
+        """Whether training has left anything that is lost with the folder."""
+        journals = (self.metrics, self.samples, self.bad_batches)
+        return self.has_checkpoints() or any(os.path.lexists(path) for path in (self.model, *journals))
+
+    def _entries(self) -> set[Path]:
+        """What lies in the folder and in the folders that a training makes in it."""
+        folders = [self.path, *filter(is_folder, self._folders())]
+        return {entry for folder in folders for entry in folder.iterdir()}
+
+    def _withdraw(self, before: set[Path]) -> None:
+        """Remove what a training has written since ``before``; files with other names stay."""
+        for entry in self._entries() - before:
+            own = entry.name in _FILES or entry.name.startswith(".tmp-")
+            if own or (entry.parent != self.path and is_folder(entry.parent)):
+                remove(entry)
+        for folder in self._folders():
+            if folder not in before:
+                with contextlib.suppress(OSError):  # where it was never made
+                    folder.rmdir()
+
+    def _set_aside(self) -> None:
+        """Move an older run out of sight, whole or not at all. `sweep`, with which training begins, removes it for good."""
+        try:
+            for entry in self._of_a_run():
+                aside = self._replaced / entry.relative_to(self.path)
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                entry.rename(aside)
+        except BaseException:
+            self._put_back()
+            raise
+        self._drop_empty_film()
+
+    def _put_back(self) -> None:
+        for folder in (
+            self._replaced,
+            self._replaced / self.checkpoints.name,
+            self._replaced / self.film.name,
+        ):
+            for entry in folder.iterdir() if is_folder(folder) else ():
+                if entry.name in _FILES or folder != self._replaced:
+                    back = self.path / entry.relative_to(self._replaced)
+                    back.parent.mkdir(exist_ok=True)
+                    entry.rename(back)
+        remove(self._replaced)
+
+    def _folders(self) -> tuple[Path, ...]:
+        return self.checkpoints, self.film, self.path / "data"
+
     def check_free(self, *, force: bool = False) -> bool:
         """Refuse what ``create`` refuses, without touching anything; returns whether there is something to replace."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path}: is a file, not a folder; choose another place for the run.")
         check_place(self.path)
-        names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
-        there = bool(names - {"lock"})
-        if there and not force and not self._only_prepared(names):
+        there = bool(self._names() - {"lock"})
+        if there and not force and not self._only_prepared():
             what = "already holds a run" if self.exists() else "is not empty"
             remedy = f"continue it with `anaphora resume {self.path}`, " if self.exists() else ""
             over = "overwrite it" if self.exists() else "write into it"
@@ -91,9 +167,12 @@ class RunFolder:
             )
         return there
 
-    def _only_prepared(self, names: set[str]) -> bool:
+    def _names(self) -> set[str]:
+        return {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
+
+    def _only_prepared(self) -> bool:
         """Whether a process that was killed before it wrote ``config.json`` left all that is there."""
-        left = {name for name in names if not name.startswith(".tmp-")} - {"lock", "data", *_FILES}
+        left = {name for name in self._names() if not name.startswith(".tmp-")} - {"lock", "data", *_FILES}
         return not left and not self.exists() and read_holder(self.path / "lock") is not None
 
     @classmethod
@@ -133,7 +212,7 @@ class RunFolder:
 
     def _check_folders(self) -> None:
         """A link in place of a folder leads out of the run; nothing is written or removed there."""
-        for folder in (self.checkpoints, self.film, self.path / "data"):
+        for folder in self._folders():
             if folder.is_symlink():
                 raise RunError(
                     f"{folder}: is a link, not a folder; put the folder itself there and try again."
@@ -207,11 +286,23 @@ class RunFolder:
             for entry in folder.glob(".tmp-*") if folder.is_dir() else ():
                 remove(entry)
 
+    def _of_a_run(self) -> list[Path]:
+        """The files and folders of a training in this folder, and nothing else that lies there."""
+        steps = [folder.glob("step-*") for folder in (self.checkpoints, self.film) if is_folder(folder)]
+        files = [self.path / name for name in _FILES]
+        return [
+            *(path for path in files if os.path.lexists(path)),
+            *(entry for found in steps for entry in found),
+        ]
+
     def _clear(self) -> None:
-        for name in _FILES:
-            (self.path / name).unlink(missing_ok=True)
-        for folder in (self.checkpoints, self.film):
-            for entry in folder.glob("step-*") if is_folder(folder) else ():
+        for entry in self._of_a_run():
+            if entry.parent == self.path:
+                entry.unlink()
+            else:
                 remove(entry)
+        self._drop_empty_film()
+
+    def _drop_empty_film(self) -> None:
         with contextlib.suppress(OSError):  # where something else lies in it
             self.film.rmdir()

@@ -19,6 +19,7 @@ from torch import Tensor
 from anaphora._version import __version__
 from anaphora.kernels.toolchain.compiler import compiler
 from anaphora.settings import TrainingSettings
+from anaphora.training.journal import plain
 from anaphora.training.step import Outcome
 
 
@@ -53,6 +54,19 @@ class Standing:
         ranked = sorted(self.ranked + finite, key=lambda one: (-sign * one["value"], one["step"]))
         self.ranked = ranked[:most]
 
+    def noted(self) -> dict[str, Any]:
+        """Everything as JSON; a measure that is not a finite number is null."""
+        return {**vars(self), "metrics": plain(self.metrics), "best": plain(self.best)}
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Standing:
+        """What `noted` gave."""
+        found = cls(**noted)
+        found.metrics = _measures(found.metrics)
+        if found.best is not None:
+            found.best = {**found.best, "metrics": _measures(found.best["metrics"])}
+        return found
+
     def line(self, epoch: int, lr: float) -> dict[str, Any]:
         """The line for metrics.jsonl; the sums start again at zero."""
         line = {
@@ -67,6 +81,10 @@ class Standing:
         self.total = self.count = self.norms = 0.0
         self.steps = self.clipped = 0
         return line
+
+
+def _measures(noted: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in noted.items()}
 
 
 @dataclass(frozen=True)
