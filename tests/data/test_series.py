@@ -197,10 +197,50 @@ def test_columns_are_found_by_name():
         (["2026-01-01", "2026-01-02", "2026-01-09"], ["+1", "+2"]),
         (["spring", "summer"], ["+1", "+2"]),
         (["7"], ["+1", "+2"]),
+        (
+            ["2021-05-01 00:00:00+00:00", "2021-05-01 00:30:00+00:00"],
+            ["2021-05-01 01:00:00+00:00", "2021-05-01 01:30:00+00:00"],
+        ),
+        (
+            ["2021-05-01T00:00:00+0200", "2021-05-01T01:00:00+0200"],
+            ["2021-05-01T02:00:00+0200", "2021-05-01T03:00:00+0200"],
+        ),
+        (
+            ["2021-05-01 00:00:00.250", "2021-05-01 00:00:00.500"],
+            ["2021-05-01 00:00:00.750", "2021-05-01 00:00:01.000"],
+        ),
+        (["1970 Q3", "1970 Q4"], ["1971 Q1", "1971 Q2"]),
+        (["1970Q2", "1970Q4"], ["1971Q2", "1971Q4"]),
+        (["1991 Nov", "1991 Dec"], ["1992 Jan", "1992 Feb"]),
+        (["30 Jun 2020", "1 Jul 2020"], ["02 Jul 2020", "03 Jul 2020"]),
     ],
 )
 def test_time_goes_on_where_it_is_regular(times, following):
     assert continued(times, 2) == following
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "time", "times"),
+    [
+        (",y\n1821,2\n1822,3\n", ("y",), "index", ("1821", "1822")),
+        (",y,date\n0,2,2020-01\n1,3,2020-02\n", ("y",), "date", ("2020-01", "2020-02")),
+        (",Quarter,y\n0,1970 Q1,2\n1,1970 Q2,3\n", ("y",), "Quarter", ("1970 Q1", "1970 Q2")),
+        (",index\n2020-01-01,2\n2020-01-02,3\n", ("index",), "index2", ("2020-01-01", "2020-01-02")),
+        (
+            "datetime_gmt,y\n2021-05-01 00:00:00+00:00,0\n",
+            ("y",),
+            "datetime_gmt",
+            ("2021-05-01 00:00:00+00:00",),
+        ),
+    ],
+)
+def test_a_first_column_without_a_name_is_the_index_of_the_table(tmp_path, text, columns, time, times):
+    """As pandas writes it: the times, or a count of the rows beside them."""
+    path = table(tmp_path, text)
+    data = open_series(path)
+    assert (data.columns, data.time_name, data.series[0].times) == (columns, time, times)
+    again = reopen_series(data.describe())
+    assert again.series[0].times == times
 
 
 def test_the_season_is_found():

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from anaphora.cli.main import run
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.embeddings import formats
 from anaphora.nn.exporting import scanned_layers
-from anaphora.tasks.exporting.graph import NEEDED
 
 # ------------------------------------------------------------------ layers as loops
 
@@ -129,15 +126,6 @@ def test_missing_packages_are_named(small: Path, tmp_path: Path, monkeypatch: py
 
 
 # ------------------------------------------------------------------ onnx
-
-
-@pytest.fixture
-def onnx() -> Iterator[None]:
-    for name in NEEDED:
-        pytest.importorskip(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 CLASSIFIERS: dict[str, dict[str, Any]] = {

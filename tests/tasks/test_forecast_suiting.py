@@ -58,6 +58,34 @@ def test_else_the_level_stays(given):
     assert not said
 
 
+@pytest.mark.parametrize(
+    ("steps", "given", "expected"),
+    [
+        (400, {}, (96, 24)),
+        (144, {}, (48, 24)),
+        (36, {}, (12, 6)),
+        (16, {}, (6, 2)),
+        (36, {"horizon": 3}, (15, 3)),
+        (36, {"window": 5, "horizon": 3}, (5, 3)),
+    ],
+)
+def test_short_series_have_shorter_windows(steps, given, expected):
+    draw = np.random.RandomState(0)
+    m = an.Forecaster("lstm", hidden=4, steps=1, **given).fit(
+        {"y": draw.standard_normal(steps)}, verbose=False
+    )
+    assert (m.settings_.window, m.settings_.horizon) == expected
+
+
+def test_a_rival_that_cannot_be_fitted_is_none(tmp_path):
+    """Each of six columns follows from the others: their lags are not determined."""
+    base = np.random.RandomState(0).standard_normal(30)
+    m = an.Forecaster("lstm", hidden=4, steps=1).fit(
+        {name: base * k for k, name in enumerate("abcdef", start=1)}, out=tmp_path / "run", verbose=False
+    )
+    m._advice(tmp_path / "run")
+
+
 def test_an_aligned_forecaster_has_no_last_value():
     settings, said = suited({"x": RISING, "y": RISING}, horizon=0, targets="y")
     assert (settings.normalize, said) == ("none", [])

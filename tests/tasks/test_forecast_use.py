@@ -27,6 +27,12 @@ def test_alone_and_among_64_the_forecasts_are_the_same(of_preset, model):
     assert np.std([told[0, 0] for told in together]) > 0.01  # it does look at its input
 
 
+def test_a_list_of_rows_is_one_series():
+    rows = [{"a": float(a), "b": float(b)} for a, b in waves(40, 5)]
+    forecaster = tiny("var").fit(rows * 5)
+    assert forecaster.predict(rows).shape == forecaster.predict(waves(40, 5)).shape == (4, 2)
+
+
 @pytest.mark.parametrize("model", PRESETS)
 def test_saved_and_loaded_it_says_the_same(of_preset, model, tmp_path):
     forecaster = of_preset(model)
@@ -268,6 +274,51 @@ def test_a_table_is_read_by_its_names_and_an_array_by_its_places(tmp_path):
         forecaster.predict(np.ones((40, 3)))
     nameless = an.Forecaster("var", window=8, horizon=2).fit(frame.to_numpy())
     np.testing.assert_allclose(nameless.predict(frame), wanted)  # trained on an array, it knows places alone
+
+
+def test_fit_of_a_table_and_its_targets_reads_by_names(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    names = ["x2", "y", "x1"]  # such as those of arrays, in another order
+    frame = pandas.DataFrame(rng.normal(size=(200, 3)), columns=names)
+    y = 3 * frame["x2"] - frame["x1"]
+    few = {"window": 4, "hidden": 8, "steps": 150, "lr": 1e-2, "warmup": 0, "device": "cpu", "ema": 0.0}
+    forecaster = an.Forecaster("mlp", **few).fit(frame, y)
+    wanted = forecaster.predict(frame)
+    assert wanted.shape == (200,)
+    turned = frame[sorted(names)].assign(more=1.0)
+    np.testing.assert_allclose(forecaster.predict(turned), wanted)
+    np.testing.assert_allclose(forecaster.predict(frame[sorted(names)]), wanted)
+    np.testing.assert_allclose(forecaster.predict(frame.to_numpy()), wanted)  # which has places alone
+    assert forecaster.score(turned, y) == pytest.approx(forecaster.score(frame, y))
+    with pytest.raises(DataError, match=r"has no column x2, which the model was trained with; it has y, x1"):
+        forecaster.predict(frame[["y", "x1"]])
+    with pytest.raises(DataError, match=r"has no column x1, which the model was trained with"):
+        forecaster.predict(frame.rename(columns={"x1": "z"}))
+    forecaster.save(tmp_path / "run")
+    np.testing.assert_allclose(an.load(tmp_path / "run").predict(turned), wanted)
+
+
+def test_fit_of_a_table_leaves_out_what_predict_leaves_out():
+    """A column of times is no input, and a column of different series needs its targets beside it."""
+    pandas = pytest.importorskip("pandas")
+    days = range(1, 29)
+    given = {
+        "time": [f"2024-01-{d:02d}" for d in days],
+        "a": [d % 5.0 for d in days],
+        "b": [d % 3.0 for d in days],
+    }
+    rows = pandas.DataFrame(given)
+    y = rows["a"] - rows["b"]
+    few = {"window": 2, "steps": 2, "hidden": 8, "device": "cpu"}
+    forecaster = an.Forecaster("mlp", **few).fit(rows, y)
+    assert forecaster.n_features_in_ == 2
+    assert forecaster.predict(rows).shape == (28,)
+    two = rows.assign(series=rows["b"])
+    with pytest.raises(DataError, match="X holds 3 series, by its column series"):
+        an.Forecaster("mlp", **few).fit(two, y)
+    with pytest.raises(DataError, match=r"X has a column y1, which is what fit\(X, y\) calls a target"):
+        an.Forecaster("mlp", **few).fit([{"y1": value} for value in y], np.ones((28, 2)))
 
 
 def test_an_exported_forecaster_reads_a_table_by_its_names(tmp_path):

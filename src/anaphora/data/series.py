@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,13 +70,14 @@ class SeriesData:
         shape = {"rows": len(self), "series": len(self.series), "columns": list(self.columns)}
         return {**self.facts, **shape, "sha256": digest.hexdigest()}
 
-    def called(self, names: Sequence[str], *, most: int) -> SeriesData:
+    def called(self, names: Sequence[str], *, trained: Sequence[str]) -> SeriesData:
         """Arrays from Python, which have no names, with ``names`` where they have as many columns; so has whatever a model that was
-        trained on arrays is given, and other tables keep their names. A `DataError` where an array has more than ``most`` columns, those
-        of training: which of them are meant is not known."""
-        count = len(self.columns)
-        nameless = self.columns == numbered(count)
-        if self.facts["kind"] != "memory" or not (nameless or "x1" in names):
+        trained on arrays is given, and other tables keep their names. ``trained`` are the columns of training; a `DataError` where an
+        array has more of them: which are meant is not known."""
+        count, most = len(self.columns), len(trained)
+        nameless = "named" not in self.facts
+        by_place = nameless or (unnamed(trained) and not set(names) <= set(self.columns))
+        if self.facts["kind"] != "memory" or not by_place:
             return self
         if nameless and count > most:
             raise DataError(
@@ -143,3 +145,8 @@ def _held(count: int, holdout: float, least: int, what: str) -> int:
 def numbered(count: int) -> tuple[str, ...]:
     """The names of the columns of an array: x1, x2, …"""
     return tuple(f"x{number}" for number in range(1, count + 1))
+
+
+def unnamed(columns: Sequence[str]) -> bool:
+    """Whether columns have the names that those of arrays get: x1, x2, … and y, y1, … for the targets of ``fit(X, y)``."""
+    return all(re.fullmatch(r"x[1-9][0-9]*|y[0-9]*", name) for name in columns)

@@ -21,6 +21,15 @@ LOWEST, HIGHEST = 21, 108
 ROLL_COLUMNS = tuple(f"note{number}" for number in range(LOWEST, HIGHEST + 1))
 
 
+def as_given(found: list[Any], data: Any, *, flat: bool) -> Any:
+    """What was ``found`` for each series of ``data``: a list for a list of series or an array of three axes, else the one there is; with
+    ``flat`` its only column ``(time,)`` in place of ``(time, 1)``. A list of numbers, or of rows as mappings, is one series."""
+    listed = isinstance(data, list | tuple) and not isinstance(data[0], int | float | np.number | Mapping)
+    if len(found) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3):
+        return found
+    return found[0][:, 0] if flat and isinstance(found[0], np.ndarray) else found[0]
+
+
 def from_python(data: Any) -> tuple[tuple[str, ...], list[Series]]:
     """Columns and series of an array (time,), (time, columns) or (series, time, columns), a list of arrays, or a
     mapping of names to columns."""

@@ -18,6 +18,7 @@ from anaphora.data.series import Series
 from anaphora.data.series_times import NAMES, disorder, looks_like_time
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
+from anaphora.data.sources.report import say
 from anaphora.data.sources.roles import check_named
 from anaphora.data.sources.table import Hints, Record, Table
 from anaphora.errors import DataError
@@ -25,6 +26,7 @@ from anaphora.files import limits
 
 MISSING = ("", "nan", "na", "n/a", "null", "none", "?", "-")
 """Cells that say that a value is missing, in any case of letters."""
+INDEX = "index"
 SERIES = "series"
 """A column called so says which series a row belongs to."""
 _FEW = 3
@@ -48,14 +50,18 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
     Without a column ``series`` the table is one series, named like the file. Columns of texts are left out, with a
     warning.
     """
+    unnamed = _name_index(table)
     _check_header(table)
     begin = next((record for record in table.records() if record.problem is None), None)
     if begin is None:
         _report_first(table)
         raise DataError(f"{table.name}: has a header but no rows; give at least one step.")
     _check_first(table, begin)
-    time, series = _special(table, begin, time_field)
-    names = [name for name in table.names if name not in (time, series)]
+    time, series = _special(table, begin, time_field, unnamed)
+    if unnamed:
+        read = "is read as the times" if time == unnamed else "is left out"
+        say(f"{table.name}: the first column, which has no name, {read}")
+    names = [name for name in table.names if name not in (time, series, unnamed)]
     texts = _texts(table, names)
     if texts and len(texts) < len(names):
         listed = ", ".join(" ".join(name.split())[:40] for name in texts[:6])
@@ -75,6 +81,15 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
     for one in found:
         _check_times(table.name, one, f"{one.name}: " if len(found) > 1 else "", time or "")
     return tuple(names), found, time or "", series or ""
+
+
+def _name_index(table: Table) -> str | None:
+    """Give a first column without a name the name that it gets, if there is one: tables of pandas begin with their index."""
+    if not table.names or table.names[0].strip():
+        return None
+    names = [INDEX, *(f"{INDEX}{number}" for number in range(2, len(table.names) + 2))]
+    table.names[0] = next(name for name in names if name not in table.names)
+    return table.names[0]
 
 
 def _check_times(name: str, one: Series, where: str, column: str) -> None:
@@ -160,8 +175,10 @@ def _check(table: Table, record: Record) -> None:
     raise DataError(f"{where}: {reason} ({detail}); correct the row.")
 
 
-def _special(table: Table, first: Record, time_field: str | None) -> tuple[str | None, str | None]:
-    """The names of the time and of the series column."""
+def _special(
+    table: Table, first: Record, time_field: str | None, unnamed: str | None
+) -> tuple[str | None, str | None]:
+    """The names of the time and of the series column; ``unnamed``: the name that a first column without one got."""
     plain = {title.lower(): title for title in reversed(table.names)}
     series = plain.get(SERIES)
     if time_field is not None:
@@ -170,10 +187,15 @@ def _special(table: Table, first: Record, time_field: str | None) -> tuple[str |
     if named := [title for title in table.names if title.lower() in NAMES]:
         return named[0], series
     rest = [title for title in table.names if title != series]
-    value = table.cell(first.values, rest[0]) if rest else None
-    if value is not None and (hasattr(value, "isoformat") or looks_like_time(str(value))):
-        return rest[0], series
-    return None, series
+    # before an index that counts rows, dates in the second column are the times
+    dated = next(
+        (title for title in rest[: 2 if unnamed else 1] if _is_time(table.cell(first.values, title))), None
+    )
+    return dated or unnamed, series
+
+
+def _is_time(value: Any) -> bool:
+    return value is not None and (hasattr(value, "isoformat") or looks_like_time(str(value)))
 
 
 def _texts(table: Table, names: Sequence[str]) -> list[str]:

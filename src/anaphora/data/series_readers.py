@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ def open_series(
     else:
         columns, series = from_python(data)
     facts: dict[str, Any] = {"kind": "memory"}
+    if table is not None or isinstance(data, Mapping):
+        facts["named"] = list(columns)
     if spill is not None:
         path = spill / f"{role}.npz"
         save_arrays(path, **{one.name: one.values for one in series})
@@ -61,14 +63,22 @@ def open_series(
 
 
 def open_training_series(
-    data: Any, valid: Any | None, *, least: int, whole: bool, holdout: float = 0, **read: Any
+    data: Any,
+    valid: Any | None,
+    *,
+    least: int | Callable[[SeriesData, bool], int],
+    whole: bool,
+    holdout: float = 0,
+    **read: Any,
 ) -> tuple[SeriesData, SeriesData]:
-    """``(train, dev)``: dev data are those given, the data's own split, or what `hold_out` takes from the end."""
+    """``(train, dev)``: dev data are those given, the data's own split, or what `hold_out` takes from the end, ``least`` steps at
+    least; a function says how many, of the series and of whether their ends are dev data."""
     train = open_series(data, role="train", **read)
     if valid is None and (train.facts["kind"] == "corpus" or "dev" in train.facts.get("splits", ())):
         valid = data
+    fewest = least if isinstance(least, int) else least(train, valid is None)
     if valid is None:
-        parts = hold_out(train, least=least, whole=whole, holdout=holdout)
+        parts = hold_out(train, least=fewest, whole=whole, holdout=holdout)
         if whole:
             report_held(len(parts[1].series), len(train.series), "series", last=True)
         else:

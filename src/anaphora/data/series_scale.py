@@ -11,12 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from anaphora.data.series import Floats, SeriesData
+from anaphora.data.series import Floats, SeriesData, unnamed
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
 
 FORMAT = 1
+TARGET, TARGET_OF_TABLE = "y", "y(X)"
+"""What ``fit(X, y)`` calls the column of y beside the columns of an array, and beside those of a table, which may have a column y."""
 Output = Literal["continuous", "count", "binary"]
 _LONGEST_PERIOD = 400
 _PEAK = 0.3  # autocorrelation below which nothing repeats
@@ -78,6 +80,11 @@ class Columns:
     def others(self) -> tuple[str, ...]:
         """The columns that are read but not forecast."""
         return tuple(name for name in self.names if name not in self.targets)
+
+    @property
+    def apart(self) -> bool:
+        """Whether these are the columns of ``fit(X, y)`` with one y for each step."""
+        return self.targets == (TARGET_OF_TABLE,) or (self.targets == (TARGET,) and unnamed(self.others))
 
     def places(self, names: Sequence[str]) -> list[int]:
         return [self.names.index(name) for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import re
 from collections.abc import Sequence
 
 from anaphora.data.numeric import is_number
@@ -18,6 +19,10 @@ _FORMS = (
     "%Y-%m-%dT%H:%M:%S",
     "%Y-%m-%dT%H:%M",
     "%Y-%m-%dT%H:%M:%SZ",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%d %H:%M:%S.%f",
+    "%Y-%m-%dT%H:%M:%S.%f",
     "%Y-%m-%d",
     "%Y-%m",
     "%Y/%m/%d %H:%M:%S",
@@ -29,7 +34,13 @@ _FORMS = (
     "%d/%m/%Y",
     "%m/%d/%Y %H:%M",
     "%m/%d/%Y",
+    "%d-%b-%Y",
+    "%d %b %Y",
+    "%b %Y",
+    "%Y %b",
+    "quarter",
 )
+_QUARTER = re.compile(r"(\d{4})([ -]?)[Qq]([1-4])")
 
 
 def looks_like_time(text: str) -> bool:
@@ -111,9 +122,10 @@ def _next_dates(last: Sequence[str], form: str, steps: int) -> list[str] | None:
         same = all(s.replace(year=2000, month=1) == stamps[0].replace(year=2000, month=1) for s in stamps)
         if months and same and all(_months(b) - _months(a) == months for a, b in pairs):
             ahead = [_months(stamps[-1]) + months * step for step in range(1, steps + 1)]
-            return [stamps[-1].replace(year=m // 12, month=m % 12 + 1).strftime(form) for m in ahead]
+            found = [stamps[-1].replace(year=m // 12, month=m % 12 + 1) for m in ahead]
+            return [_written(stamp, form, last[-1]) for stamp in found]
         if all(b - a == gap for a, b in pairs) and gap:
-            return [(stamps[-1] + gap * step).strftime(form) for step in range(1, steps + 1)]
+            return [_written(stamps[-1] + gap * step, form, last[-1]) for step in range(1, steps + 1)]
     except (ValueError, OverflowError):  # the calendar has no such day, or ends
         return None
     return None
@@ -124,7 +136,22 @@ def _months(stamp: datetime.datetime) -> int:
 
 
 def _parsed(text: str, form: str) -> datetime.datetime | None:
+    if form == "quarter":
+        found = _QUARTER.fullmatch(text)
+        return datetime.datetime(int(found[1]) or 1, 3 * int(found[3]) - 2, 1) if found else None
     try:
         return datetime.datetime.strptime(text, form)
     except ValueError:
         return None
+
+
+def _written(stamp: datetime.datetime, form: str, like: str) -> str:
+    """``stamp`` as ``like`` is written, which has that form."""
+    if form == "quarter":
+        between = like[4:-2]
+        return f"{stamp.year:04d}{between}{like[-2]}{(stamp.month + 2) // 3}"
+    if form.endswith("%z") and like[-3] == ":":  # +02:00, where strftime would write +0200
+        return stamp.isoformat(sep=like[10])
+    if form.endswith("%f"):
+        return stamp.strftime(form)[: len(like)]
+    return stamp.strftime(form)

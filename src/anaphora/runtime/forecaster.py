@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import ROWS, along, go_ahead, in_units, interval_of, paths_of
+from anaphora.data.series_arrays import as_given
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import Columns
@@ -20,7 +21,6 @@ from anaphora.runtime.folder import Exported, Session
 from anaphora.runtime.given import check_finite
 
 Floats = NDArray[np.float64]
-TARGET = "y"  # what fit(X, y) calls the column of y
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,7 @@ class Forecaster:
         self._check(horizon, interval, sample)
         opened = self._opened(data)
         found = self._predicted(opened, horizon, interval, np.random.default_rng(seed) if sample else None)
-        listed = isinstance(data, list | tuple) and not isinstance(data[0], int | float | np.number)
-        if len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3):
-            return found
-        apart = [f"x{i}" for i in range(1, len(self.columns.names))]  # how fit(X, y) names the columns of X
-        flat = sorted(self.columns.names) == sorted([*apart, TARGET]) and not self._horizon
-        return found[0][:, 0] if flat and isinstance(found[0], np.ndarray) else found[0]
+        return as_given(found, data, flat=self.columns.apart and not self._horizon)
 
     def _predicted(
         self, data: SeriesData, horizon: int, interval: float, draw: np.random.Generator | None
@@ -112,7 +107,7 @@ class Forecaster:
         names = columns.names
         if may_miss and len(opened.columns) == len(columns.others):
             names = columns.others
-        opened = opened.called(names, most=len(columns.names))
+        opened = opened.called(names, trained=columns.names)
         return opened.only(columns.names, optional=may_miss)
 
     def _check(self, horizon: int, interval: float, sample: bool) -> None:

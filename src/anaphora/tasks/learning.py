@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.labelled_targets import Targets, split
+from anaphora.data.series_readers import open_series
+from anaphora.data.series_scale import TARGET, TARGET_OF_TABLE
 from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
 from anaphora.data.sources.table import Table
@@ -37,23 +39,36 @@ def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:
     return list(zip(inputs, targets, strict=True))
 
 
-TARGET = "y"
-
-
 def aligned_columns(X: Any, y: Any) -> tuple[dict[str, Any], list[str]]:
-    """Rows of X ``(time, columns)`` and values of y ``(time,)`` or ``(time, targets)`` as one table; the names of the targets."""
-    inputs, targets = (
-        np.asarray(one.to_numpy() if hasattr(one, "to_numpy") else one, dtype=float) for one in (X, y)
-    )
+    """Rows of X ``(time, columns)`` and values of y ``(time,)`` or ``(time, targets)`` as one table; the names of the targets.
+
+    X is read as ``predict`` reads it: a data frame keeps the names of its columns, an array has x1, x2 …
+    """
+    table = None if isinstance(X, np.ndarray) else table_of(X, "X")
+    targets = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y, dtype=float)
+    inputs = np.asarray(X, dtype=float) if table is None else np.empty((len(X), len(table.names)))
     inputs = inputs[:, None] if inputs.ndim == 1 else inputs
     if inputs.ndim != 2 or targets.ndim not in (1, 2) or len(inputs) != len(targets):
         raise DataError(
             f"X has the shape {inputs.shape} and y {targets.shape}; a Forecaster takes X (time, columns) with a y for each "
             'step. For one number per sequence use an.Classifier(target="number").'
         )
-    table = {f"x{i}": column for i, column in enumerate(inputs.T, start=1)}
-    names = [TARGET] if targets.ndim == 1 else [f"{TARGET}{i}" for i in range(1, targets.shape[1] + 1)]
-    return table | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
+    opened = open_series(inputs if table is None else X)
+    if len(opened.series) > 1:
+        raise DataError(
+            f"X holds {len(opened.series)} series, by its column {opened.series_name}; fit(X, y) takes one: give all columns in one table."
+        )
+    if targets.ndim == 1:
+        names = [TARGET if table is None else TARGET_OF_TABLE]
+    else:
+        names = [f"{TARGET}{i}" for i in range(1, targets.shape[1] + 1)]
+    for name in names:
+        if name in opened.columns:
+            raise DataError(
+                f"X has a column {name}, which is what fit(X, y) calls a target; give it another name."
+            )
+    columns = zip(opened.columns, opened.series[0].values.T, strict=True)
+    return dict(columns) | dict(zip(names, np.atleast_2d(targets.T), strict=True)), names
 
 
 def check_shared(targets: Targets, wanted: Iterable[str], data: str, of: str = "training data") -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.series import SeriesData
+from anaphora.data.series_arrays import as_given
 from anaphora.data.series_readers import open_series, open_training_series, reopen_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
@@ -31,10 +32,10 @@ from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, e
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
-from anaphora.tasks.learning import TARGET, aligned_columns
+from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.suiting.forecast import suit_level, suit_rolls
+from anaphora.tasks.suiting.forecast import suit_length, suit_level, suit_rolls
 from anaphora.tasks.suiting.naive import rival_of
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -71,7 +72,7 @@ class Forecaster(Estimator):
     # ------------------------------------------------------------------ training
 
     def _join(self, X: Any, y: Any) -> Any:
-        """Columns x1 … of X and y (or y1 …) of the targets: an aligned forecaster, which tells y from X step by step."""
+        """Columns of X and of the targets: an aligned forecaster, which tells y from X step by step."""
         columns, targets = aligned_columns(X, y)
         given = {"horizon": 0, **self._given, "targets": ",".join(targets)}
         if given["horizon"]:
@@ -97,15 +98,21 @@ class Forecaster(Estimator):
     ) -> tuple[SeriesData, SeriesData]:
         suit_rolls(self, data)
         s = self.settings_
+
+        def least(found: SeriesData, held: bool) -> int:
+            suit_length(self, found, held)
+            return max(self.settings_.horizon, 1)
+
         train, dev = open_training_series(
             data,
             valid,
-            least=max(s.horizon, 1),
+            least=least,
             whole=not s.window and not self._direct,
             holdout=s.holdout,
             spill=spill,
             **fields,
         )
+        s = self.settings_
         for part in (train, dev):
             require_examples(part, self._window, s.horizon)
         return train, dev.only(train.columns)
@@ -227,13 +234,7 @@ class Forecaster(Estimator):
         interval = interval or (0.95 if details else 0.0)
         opened = self._opened(data, role="test")
         found = self._predicted(opened, horizon, interval, sample, seed)
-        listed = isinstance(data, list | tuple) and not isinstance(data[0], int | float | np.number)
-        several = len(opened.series) > 1 or listed or (isinstance(data, np.ndarray) and data.ndim == 3)
-        if several:
-            return found
-        apart = [f"x{i}" for i in range(1, len(self.columns_.names))]  # how fit(X, y) names the columns of X
-        flat = sorted(self.columns_.names) == sorted([*apart, TARGET]) and not self.settings_.horizon
-        return found[0][:, 0] if flat and isinstance(found[0], np.ndarray) else found[0]
+        return as_given(found, data, flat=self.columns_.apart and not self.settings_.horizon)
 
     @overload
     def score(self, data: Any, y: None = None, **fields: str | None) -> dict[str, Any]: ...
@@ -324,7 +325,7 @@ class Forecaster(Estimator):
         names = self.columns_.names
         if optional and may_miss and len(opened.columns) == len(self.columns_.others):
             names = self.columns_.others
-        opened = opened.called(names, most=len(self.columns_.names))
+        opened = opened.called(names, trained=self.columns_.names)
         return opened.only(self.columns_.names, optional=may_miss)
 
     def _errors(self) -> Floats:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WANDERS = 0.15
 """Share of the variance between parts from which a level wanders: 0.38 and more in series of which a network forecasts the differences
 from the last value better, 0.08 and less in those where it does not."""
+SEVERAL = 50
+"""Windows of which a model can learn something."""
 PARTS = 10
 FEWEST = 4
 
@@ -42,6 +44,31 @@ def suit_rolls(m: Forecaster, data: Any) -> None:
     m.settings_ = settings  # type: ignore[assignment]
     if chosen:
         say(f"assumed, for piano rolls: {', '.join(f'{key}={value}' for key, value in chosen.items())}")
+
+
+def suit_length(m: Forecaster, data: SeriesData, held: bool) -> None:
+    """Give a forecaster of short series a shorter window, and of very short ones a shorter horizon, where the user has set none: with the usual
+    ones they would make but a few examples, or none. ``held``: their ends are dev data.
+
+    A horizon is at most a sixth of the longest series, and a window half of what is left before it.
+    """
+    s = m.settings_
+    if not s.window or not s.horizon or embedded(data.facts):
+        return
+    longest = max((len(one) for one in data.series), default=0)
+
+    def left(horizon: int) -> int:
+        """Steps of the longest series that training has, of which at least ``horizon`` ones are held out."""
+        return longest - max(horizon, longest // 10) * held
+
+    examples = sum(
+        max(0, len(one) - longest + left(s.horizon) - s.window - s.horizon + 1) for one in data.series
+    )
+    if examples >= SEVERAL:
+        return
+    horizon = s.horizon if "horizon" in m._given else min(s.horizon, max(1, longest // 6))
+    window = min(s.window, max(1, (left(horizon) - horizon) // 2))
+    assume(m, {"window": window, "horizon": horizon}, f"series of at most {longest:,} steps")
 
 
 def suit_level(m: Forecaster, data: SeriesData) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anaphora.errors import AnaphoraError
 from anaphora.tasks.config import read_config
 from anaphora.tasks.forecast.metrics import naive_mse
 from anaphora.tasks.suiting.sizing import embedded
@@ -59,7 +61,10 @@ def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
     if values <= MOST_VALUES and len(data.columns) <= MOST_COLUMNS and s.model != "linear":
         shared = ("window", "horizon", "targets", "known", "period", "valid_examples")
         other = Forecaster.again({"model": "var", **{key: getattr(s, key) for key in shared}})
-        other._learn(data)
-        found["var"] = other._solve(data, dev, None)["mse"]
+        with contextlib.suppress(
+            AnaphoraError
+        ):  # few steps, or columns that follow from others, do not determine it
+            other._learn(data)
+            found["var"] = other._solve(data, dev, None)["mse"]
     name = min(found, key=lambda key: found[key])
     return Rival(name, found[name], own) if found[name] < CLEARLY * own else None
