@@ -7,6 +7,8 @@ Inflection: rows ``lemma⇥form⇥tags``, as a translator reads them; the dev ro
 training rows, drawn in one fixed order, are judged and 500 choose the weights: with these, settings are chosen. ``--others german-train-high``, for few training rows: 2 000 rows of
 that file that are not among them are judged, and 100 of them choose the weights. Phones: of all words, drawn likewise,
 ``--held-out`` are judged and 1 000 choose the weights; stress is left out, and an output is right where it is one of the pronunciations listed for its word.
+``--rows 200``: learn from so few rows, of which a tenth choose the weights; others are judged, 1 000 at most. ``--only 'N;DAT;PL'`` takes the rows of inflection with these tags
+and leaves the tags out: pairs of single words.
 A line for each seed as soon as it is known, then the mean and standard deviation in percent, and with ``--ensemble`` what all seeds reach together.
 ``--watch`` adds a line for each evaluation: greedy outputs of the judged rows beside the dev measures, which alone choose the weights.
 """
@@ -37,6 +39,14 @@ ORDER = 7  # seed of the order in which words are drawn
 def inflected(path: Path) -> Pairs:
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
     return [(f"{lemma} {tags}", form) for lemma, form, tags in rows]
+
+
+def fewest(pairs: Pairs, rows: int) -> tuple[Pairs, Pairs, Pairs]:
+    """Training, dev and judged pairs where ``rows`` are all that there is to learn from."""
+    random.Random(ORDER).shuffle(pairs)
+    learned = {source for source, _ in pairs[:rows]}
+    judged = [pair for pair in pairs[rows:] if pair[0] not in learned]
+    return pairs[rows // 10 : rows], pairs[: rows // 10], judged[:1000]
 
 
 def few(train: Pairs, others: Pairs) -> tuple[Pairs, Pairs, Pairs]:
@@ -81,6 +91,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--held-out", type=int, default=6000)
     parser.add_argument("--others", type=Path, help="inflection: a larger file to draw judged rows from")
+    parser.add_argument("--only", help="inflection: rows with these tags alone, which are left out")
+    parser.add_argument("--rows", type=int, help="learn from so few rows")
     parser.add_argument("--ensemble", action="store_true", help="also predict with the mean of all seeds")
     parser.add_argument("--watch", action="store_true", help="judge at every evaluation, too")
     parser.add_argument("--set", nargs="*", type=value, default=[], metavar="NAME=VALUE")
@@ -89,7 +101,12 @@ def main() -> None:
         parser.error("inflection takes a training file and a dev file; phones takes cmudict.dict")
     if given.kind == "inflection":
         train = inflected(given.files[0])
-        if len(given.files) == 2:
+        if given.only:
+            ending = f" {given.only}"
+            train = [(x.removesuffix(ending), form) for x, form in train if x.endswith(ending)]
+        if given.rows:
+            train, dev, judged_pairs = fewest(train, given.rows)
+        elif len(given.files) == 2:
             dev = judged_pairs = inflected(given.files[1])
         elif given.others:
             train, dev, judged_pairs = few(train, inflected(given.others))
@@ -103,6 +120,8 @@ def main() -> None:
     else:
         words = pronounced(given.files[0])
         train, dev, judged = split(words, given.held_out)
+        if given.rows:
+            train, dev, _ = fewest(train, given.rows)
         truth = {word: words[word] for word in judged}
     if given.watch:
         watch(truth)

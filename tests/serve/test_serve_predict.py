@@ -54,3 +54,18 @@ def test_mistakes_are_one_sentence(start):
         answered = both("POST", path, body)
         assert (answered.status, list(answered.json())) == (status, ["error"])
         assert text in answered.json()["error"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n", "\u00a0"])
+def test_a_text_with_nothing_in_it_has_no_label_and_no_translation(served, tmp_path, capsys, blank):
+    """As from the command, which the rows of a batch around it do not change."""
+    ask = served("classify").client
+    (full,) = ask("POST", "/predict", {"inputs": ["a b"]}).json()["outputs"]
+    assert ask("POST", "/predict", {"inputs": [blank, "a b", blank]}).json()["outputs"] == [None, full, None]
+    assert ask("POST", "/predict", {"inputs": [blank], "details": True}).json()["outputs"] == [None]
+    assert ask("POST", "/predict", {"inputs": [blank], "top": 2}).json()["outputs"] == [[]]
+    ask = served("translate").client
+    assert ask("POST", "/predict", {"inputs": [blank, "a b"]}).json()["outputs"][0] == ""
+    assert ask("POST", "/predict", {"inputs": [blank], "n_best": 2}).json()["outputs"] == [[]]
+    (whole,) = ask("POST", "/predict", {"inputs": [blank], "details": True}).json()["outputs"]
+    assert whole == {"text": "", "score": 0.0, "log_prob": 0.0, "finished": True}

@@ -240,3 +240,10 @@ def test_the_words_of_training_may_be_asked_of_a_transcriber(served):
     fields = ask("GET", "/openapi.json").json()["components"]["schemas"]["TranscribeRequest"]["properties"]
     assert fields["lexicon"]["enum"] == ["", "train"]
     assert not {"lm", "search"} & set(fields)
+
+
+def test_an_empty_text_is_refused_where_there_is_no_place_for_no_label(served):
+    asked = {"inputs": [tensor("inputs", "BYTES", ["a", " "], [2])]}
+    answered = served("classify").client("POST", "/v2/models/classify/infer", asked)
+    assert answered.status == 422
+    assert answered.json()["error"].startswith("input 2 is empty and has no label")

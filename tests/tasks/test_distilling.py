@@ -333,3 +333,54 @@ def test_an_interrupt_between_students_leaves_what_resume_goes_on_with(
 
 def _interrupted(*given):
     raise KeyboardInterrupt
+
+
+INFLECTED = [(f"{a}{b}{c} V;PST", f"{a}{b}{c}ed") for a in "bcdfglmnprst" for b in "aeiou" for c in "knt"]
+"""180 words with a tag."""
+
+
+@pytest.mark.parametrize("model", ["lstm-attention", "transformer"])
+def test_a_student_of_words_with_tags_is_trained_as_such_a_model_is(tmp_path, model):
+    few = {"hidden": 8, "device": "cpu", "valid_every": 100}
+    an.Translator(model, **few, steps=2).fit(INFLECTED, out=tmp_path / "teacher")
+    alone, student = (
+        an.Translator(model, **few),
+        an.Translator(model, **few, teacher=str(tmp_path / "teacher")),
+    )
+    for one in (alone, student):
+        one.plan(INFLECTED)
+    assert alone.settings_.invented == 0.5
+    assert student.settings_ == alone.settings_.model_copy(update={"teacher": str(tmp_path / "teacher")})
+    chosen = an.Translator(model, **few, teacher=str(tmp_path / "teacher"), epochs=3, invented=0)
+    chosen.plan(INFLECTED)
+    assert (chosen.settings_.epochs, chosen.settings_.invented) == (3, 0)
+
+
+def test_a_student_reads_as_its_teacher_whatever_its_rows_are(tmp_path):
+    """A teacher of pieces, which leave no letters to invent words of."""
+    few = {"hidden": 8, "device": "cpu", "valid_every": 100}
+    an.Translator(**few, steps=2, tokens="bpe", vocab_size=60).fit(INFLECTED, out=tmp_path / "teacher")
+    student = an.Translator(**few, teacher=str(tmp_path / "teacher"))
+    student.plan(INFLECTED)
+    found = student.settings_
+    assert (found.tokens, found.vocab_size, found.invented, found.batch_tokens) == ("bpe", 60, 0, 1024)
+
+
+def test_a_student_of_one_label_is_trained_and_reported(tmp_path, monkeypatch, capsys):
+    """The note that compares it with n-grams, which need two labels, is left out."""
+    monkeypatch.chdir(tmp_path)
+    an.Classifier("bow", steps=2, device="cpu").fit(TEXTS, out="teacher")
+    (tmp_path / "one.csv").write_text("text,label\n" + "good fine film,plus\n" * 120)
+    few = ["--model", "bow", "--steps", "2", "--device", "cpu", "-o", "student"]
+    assert main.run(["distill", "teacher", "one.csv", *few]) == 0
+    assert "at least two classes" not in capsys.readouterr().err
+    assert an.load("student").classes_ == ["minus", "plus"]
+
+
+@pytest.mark.parametrize("model", ["ngrams", "fasttext"])
+def test_a_student_that_cannot_be_taught_is_refused_by_its_name(tmp_path, monkeypatch, capsys, model):
+    monkeypatch.chdir(tmp_path)
+    an.Classifier("bow", steps=2, device="cpu").fit(TEXTS, out="teacher")
+    assert main.run(["distill", "teacher", "rows.csv", "--model", model, "-o", "student"]) == 2
+    said = capsys.readouterr().err
+    assert f"--model {model} cannot learn from what runs predict; choose one of bow, conv" in said

@@ -54,7 +54,7 @@ def test_the_rival_is_measured_on_the_same_dev_data(tmp_path):
     assert found.examples == 60
     assert found.value == m.result_.metrics["accuracy"]
     whole = an.Classifier("ngrams", word_ngrams=2, char_ngrams=5).fit(phrases(150), valid=dev)
-    assert found.ngrams == whole.result_.metrics["accuracy"]
+    assert found.reached == whole.result_.metrics["accuracy"]
     assert found.better
     assert "ngrams reaches accuracy" in str(found)
 
@@ -63,15 +63,15 @@ def test_with_few_dev_texts_the_rival_is_cross_validated_on_the_training_texts(t
     m = an.Classifier("bow", **TINY).fit(phrases(150), valid=phrases(12, 1), out=tmp_path / "run")
     found = rival_of(m, tmp_path / "run")
     assert (found.crossed, found.examples) == (150, 12)
-    assert found.ngrams > 90
+    assert found.reached > 90
     assert f"in cross-validation on the 150 training texts, fitted in {found.seconds:.0f} s" in str(found)
     # of 12 texts, 6 right: 50 ± 2 · 13.4
     told = [
-        (replace(found, ngrams=n, value=50.0).better, replace(found, ngrams=n, value=50.0).open)
+        (replace(found, reached=n, value=50.0).better, replace(found, reached=n, value=50.0).open)
         for n in (60, 90)
     ]
     assert told == [(False, True), (True, False)]
-    assert not replace(found, ngrams=100.0, value=100.0).advice  # neither can be better
+    assert not replace(found, reached=100.0, value=100.0).advice  # neither can be better
     assert "too few to tell" not in m._advice(tmp_path / "run") or not found.better
 
 

@@ -14,6 +14,7 @@ from anaphora.tasks.suiting.translate import (
     FEW_SENTENCES,
     INVENTED,
     LEAST,
+    LEAST_WORDS,
     MANY,
     OF_SYMBOLS,
     PASSES_OF_SYMBOLS,
@@ -158,10 +159,21 @@ def test_batches_and_length_follow_from_the_number_of_pairs(count, batch, most, 
     assert (m.settings_.batch_tokens, m.settings_.steps, m.settings_.max_steps) == (500, 9, 0)
 
 
-def test_few_pairs_choose_nothing():
+@pytest.mark.parametrize("kind", ["spelling", "spelling to sound", "sound to spelling"])
+def test_few_single_words_are_read_by_letters_too(kind):
+    draw, expected = KINDS[kind]
+    for count, chosen in ((LEAST_WORDS, SHORT | expected), (LEAST_WORDS - 1, {})):
+        m = an.Translator(model="transformer")
+        before = m.settings_
+        suit_pairs(m, source_of([draw() for _ in range(count)]))
+        assert m.settings_ == before.model_copy(update=chosen)
+
+
+@pytest.mark.parametrize("kind", ["sentences", "symbols", "words into sentences", "symbols into sentences"])
+def test_few_sentences_choose_nothing(kind):
     m = an.Translator()
     before = m.settings_
-    suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST - 1)]))
+    suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST - 1)]))
     assert m.settings_ == before
 
 

@@ -251,21 +251,73 @@ def test_probing_shows_a_beam_where_outputs_are_drawn() -> None:
     assert drawing.probe("abc")
 
 
-def test_the_command_takes_every_option(of_preset, tmp_path, capsys) -> None:
-    run, lines = tmp_path / "run", tmp_path / "in.txt"
+OPTIONS = (
+    ["--set", "decode=sample", "--set", "temperature=0.5"],
+    ["--set", "decode=mbr", "--set", "samples=8"],
+    ["--set", "coverage=0.2"],
+    pytest.param(["--set", "int8=true"], marks=compiled),
+)
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory):
+    run = tmp_path_factory.mktemp("small") / "run"
     tiny(TRANSFORMER).fit(pairs(50), valid=pairs(4, seed=1), out=run)
+    return run
+
+
+@pytest.mark.parametrize("way", OPTIONS, ids=lambda way: way[1])
+def test_the_command_takes_every_option(small_run, tmp_path, capsys, way) -> None:
+    (tmp_path / "in.txt").write_text("abc\nfade\n")
+    assert main.run(["predict", str(small_run), str(tmp_path / "in.txt"), *way]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_an_option_of_another_search_is_refused(small_run, tmp_path, capsys) -> None:
+    run, lines = small_run, tmp_path / "in.txt"
     lines.write_text("abc\nfade\n")
-    capsys.readouterr()
-    ways = (
-        ["--set", "decode=sample", "--set", "temperature=0.5"],
-        ["--set", "decode=mbr", "--set", "samples=8"],
-        ["--set", "coverage=0.2"],
-        ["--set", "int8=true"],
-    )
-    for way in ways:
-        assert main.run(["predict", str(run), str(lines), *way]) == 0
-        assert len(capsys.readouterr().out.splitlines()) == 2
     assert main.run(["predict", str(run), str(lines), "--set", "temperature=0.5"]) == 2
     told = capsys.readouterr().err
     assert 'temperature = 0.5 belongs to decode = "sample"' in told
     assert "Traceback" not in told
+
+
+def spelling() -> an.Translator:
+    """Hardly trained, with pieces that spell a text in several ways: ab + a, aba."""
+    words = ["ab" * (i % 4 + 1) + "abc"[i % 3] for i in range(60)]
+    rows = [(word, word[::-1]) for word in words]
+    few = {"hidden": 8, "embedding": 8, "steps": 2, "batch_tokens": 200, "warmup": 0, "device": "cpu"}
+    return an.Translator("lstm", tokens="bpe", vocab_size=20, **few).fit(rows, valid=rows[:4])
+
+
+def test_texts_that_pieces_spell_in_several_ways_are_one_output(tmp_path):
+    model = spelling()
+    decode, (source,) = model.tokenizer_.target.decode, model._encode(["abab"])
+    (all_of_them,) = search_outputs(
+        model.model_, [source], n_best=500, max_length=2
+    )  # 20 · 20 symbols at most
+    masses: dict[str, float] = {}
+    for h in all_of_them:
+        masses[decode(h.tokens)] = masses.get(decode(h.tokens), 0.0) + math.exp(h.log_prob)
+    assert len(masses) < len(all_of_them)
+    (found,) = model.search(["abab"], n_best=20, max_length=2)
+    assert len({output.text for output in found}) == len(found) == 20
+    ranked = [(output.finished, output.score) for output in found]
+    assert ranked == sorted(ranked, reverse=True)
+    assert all(math.exp(output.log_prob) <= masses[output.text] + 1e-6 for output in found)
+    (most,) = model.search(["abab"], n_best=500, max_length=2)  # there are not as many
+    assert {o.text: math.exp(o.log_prob) for o in most} == pytest.approx(masses, abs=1e-6)
+    (drawn,) = model.search(["abab"], n_best=200, max_length=2, decode="sample")
+    assert len(drawn) == 200
+    assert len({output.text for output in drawn}) < 200  # as often as they are probable
+
+
+def test_exported_n_best_texts_are_different_too(tmp_path, onnx):
+    from anaphora import runtime
+
+    model = spelling()
+    model.export(tmp_path / "onnx", to="onnx")
+    mine = model.search(["abab", "c"], n_best=20, max_length=2)
+    theirs = runtime.load(tmp_path / "onnx").search(["abab", "c"], n_best=20, max_length=2)
+    assert [[o.text for o in found] for found in theirs] == [[o.text for o in found] for found in mine]
+    assert [o.log_prob for o in theirs[0]] == pytest.approx([o.log_prob for o in mine[0]], abs=1e-4)

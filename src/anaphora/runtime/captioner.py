@@ -13,9 +13,8 @@ from anaphora.data.pictures_asked import given_picture
 from anaphora.data.seeds import picture_seed
 from anaphora.errors import DataError
 from anaphora.runtime.folder import Exported
-from anaphora.runtime.searching import named_when_not_finite
 from anaphora.runtime.stored import stored_tokenizer
-from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, outputs_of
+from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, searched_outputs
 from anaphora.search._hypothesis import NBest
 from anaphora.settings.search import CompleteSearch
 
@@ -38,14 +37,16 @@ class Captioner:
         return best_of(self.search(pictures, **options), details)
 
     def search(self, pictures: Iterable[Any], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` captions of each picture with their scores, best first."""
+        """The ``n_best`` captions of each picture with their scores, different texts and best first."""
         if isinstance(pictures, str | Path):
             raise DataError("predict takes a list of pictures: write [picture] for a single one.")
         asked = self._searching.asked(options)
         check_n_best(n_best)
         seen = [given_picture(one, number, self.size) for number, one in enumerate(pictures, start=1)]
-        found = named_when_not_finite(lambda some: self._all(some, asked, n_best), seen)
-        return outputs_of(found, self.tokenizer.decode)
+        drawn = asked.decode == "sample"
+        return searched_outputs(
+            lambda some, wide: self._all(some, asked, wide), seen, n_best, self.tokenizer.decode, drawn=drawn
+        )
 
     def _all(self, pictures: Sequence[Pixels], s: CompleteSearch, n_best: int) -> list[NBest]:
         found: list[NBest] = []

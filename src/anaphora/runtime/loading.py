@@ -31,8 +31,15 @@ TASKS: dict[str, Any] = {
 
 
 def load(folder: str | Path, *, threads: int = 0, trust: bool = False) -> Any:
-    """The model that ``anaphora export RUN --to onnx`` wrote to ``folder``; ``threads`` 0 uses every core.
-    ``trust`` allows patterns of a tokenizer that are not known: they are run on every text.
+    """The model that ``anaphora export RUN --to onnx`` wrote to ``folder``; it predicts as the trained one does, without torch.
+
+        m = anaphora.runtime.load("exported")
+        m.predict(["a good film"])                   # inputs and options are those of ``predict`` of the task
+
+    Args:
+        folder: what was exported.
+        threads: of each prediction; 0: one for each core.
+        trust: allow patterns of a tokenizer that are not known; they are run on every text.
 
     Raises a `RunError` where the folder holds no export, a damaged one, or one of a task that this version cannot run.
 

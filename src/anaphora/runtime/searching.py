@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -149,12 +150,15 @@ def least_risk(drawn: Sequence[NBest], n_best: int) -> list[NBest]:
     return [NBest(mbr(each)[:n_best]) for each in drawn]
 
 
-def named_when_not_finite(search: Callable[[Sequence[Any]], list[Any]], inputs: Sequence[Any]) -> list[Any]:
-    """``search(inputs)``; where its numbers overflow, a `DataError` with the number of the first such input."""
+def named_when_not_finite(
+    search: Callable[[Sequence[Any]], list[Any]], inputs: Sequence[Any], numbers: Iterable[int] | None = None
+) -> list[Any]:
+    """``search(inputs)``; where its numbers overflow, a `DataError` with the number of the first such input (from 1; ``numbers`` where these
+    are some of them)."""
     try:
         return search(inputs)
     except NotANumberError as error:
-        for number, one in enumerate(inputs, start=1):
+        for number, one in zip(numbers or itertools.count(1), inputs, strict=False):
             try:
                 search([one])
             except NotANumberError:

@@ -14,9 +14,8 @@ from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
 from anaphora.runtime.folder import Exported
 from anaphora.runtime.given import given_texts
-from anaphora.runtime.searching import named_when_not_finite
 from anaphora.runtime.stored import stored_pair
-from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, outputs_of
+from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, searched_outputs
 from anaphora.search._hypothesis import NBest
 from anaphora.settings.search import CompleteSearch, most_symbols
 
@@ -39,7 +38,7 @@ class Translator:
         return best_of(self.search(texts, **options), details)
 
     def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` outputs for each text with their scores, best first."""
+        """The ``n_best`` outputs for each text with their scores, different texts and best first."""
         pair = self.tokenizer.between(options.pop("source_language", ""), options.pop("target_language", ""))
         asked = self._searching.asked(options)
         check_n_best(n_best)
@@ -51,8 +50,14 @@ class Translator:
                 stacklevel=3,
             )
         sources = [ids[: self._longest] for ids in encoded]
-        found = named_when_not_finite(lambda some: self._all(some, asked, n_best, pair.around), sources)
-        return outputs_of(found, self.tokenizer.target.decode)
+        drawn = asked.decode == "sample"
+        return searched_outputs(
+            lambda some, wide: self._all(some, asked, wide, pair.around),
+            sources,
+            n_best,
+            self.tokenizer.target.decode,
+            drawn=drawn,
+        )
 
     def _all(
         self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, around: Around

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from anaphora.data.symbols import EOS
 from anaphora.errors import DataError, SettingsError
 from anaphora.runtime.folder import Array, Exported, Session
 from anaphora.runtime.ruled import RuledSteps
-from anaphora.runtime.searching import Stepping, beam, least_risk, sample
+from anaphora.runtime.searching import Stepping, beam, least_risk, named_when_not_finite, sample
 from anaphora.runtime.states import State, Steps
+from anaphora.search._distinct import different, widths
 from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
@@ -27,7 +28,8 @@ ROWS = 64
 
 @dataclass(frozen=True)
 class Output:
-    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x), of several outputs that of
+    the text: the sum over those found that read so."""
 
     text: str
     score: float
@@ -135,6 +137,26 @@ class Searching:
 def check_n_best(n_best: int) -> None:
     if not 1 <= n_best <= 1000:
         raise SettingsError([f"n_best = {n_best!r} cannot be used: it must be from 1 to 1000."])
+
+
+def searched_outputs(
+    search: Callable[[Sequence[Any], int], list[NBest]],
+    inputs: Sequence[Any],
+    n_best: int,
+    decode: Callable[[Sequence[int]], str],
+    *,
+    drawn: bool,
+) -> list[list[Output]]:
+    """What ``search(inputs, n)`` finds as ``n_best`` different texts, as `anaphora.tasks.outputs.searched_outputs`."""
+
+    def searched(rows: Sequence[int], wide: int) -> list[NBest]:
+        numbers = [row + 1 for row in rows]
+        return named_when_not_finite(lambda some: search(some, wide), [inputs[row] for row in rows], numbers)
+
+    if n_best == 1 or drawn:
+        return outputs_of(searched(range(len(inputs)), n_best), decode)
+    found = different(searched, len(inputs), n_best, widths(n_best), lambda h: decode(h.tokens))
+    return outputs_of(found, decode)
 
 
 def outputs_of(found: Sequence[NBest], decode: Any) -> list[list[Output]]:

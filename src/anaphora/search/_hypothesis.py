@@ -20,9 +20,19 @@ Step = Callable[["Tensor", Any], "tuple[Tensor, Any]"]
 
 @dataclass
 class Hypothesis:
-    """One output. `log_prob = sum(steps)`, and `score = log_prob / len(steps)ᵅ` by default.
+    """One output of a search.
 
-    CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`. `sampled` is set by `sample` alone.
+        log_prob = Σₜ steps[t],    score = log_prob / len(steps)ᵅ  by default
+
+    Args:
+        tokens: its symbols without the start symbol and without EOS.
+        score: what decides the order of hypotheses.
+        log_prob: log p of the whole output.
+        steps: log p of each symbol given those before it, and of EOS where the hypothesis is finished.
+        finished: False if it was cut at the greatest length, or could not go on.
+        sampled: from `sample` alone: log q of each symbol under the distribution that it was drawn from.
+
+    CTC sums over paths and has no probability per symbol: there `steps` is empty and `score` is `log_prob`.
 
     >>> chain = torch.tensor([[0.0, 0.9, 0.1], [0.0, 0.2, 0.8], [0.0, 0.0, 1.0]]).log()         # p(next | last); 2 is EOS
     >>> best = an.search.greedy(lambda y, s: (chain[y], s), None, start=torch.tensor([0]), eos=2, max_length=5)[0][0]
@@ -31,15 +41,11 @@ class Hypothesis:
     """
 
     tokens: list[int]
-    """The symbols without the start symbol and without EOS."""
     score: float
     log_prob: float
     steps: list[float]
-    """log p of each symbol given those before it; the last one is EOS's if the hypothesis is finished."""
     finished: bool
-    """False if it was cut at the greatest length, or could not go on."""
     sampled: list[float] | None = None
-    """From `sample`: log q of each symbol under the distribution it was drawn from."""
 
 
 class NBest(list[Hypothesis]):
@@ -156,7 +162,9 @@ class WordHypothesis(Hypothesis):
     """Words, and the symbols that spell them.
 
     `log_prob` is the model's own log p of the symbols; `score` also has the language model's and the bonuses, and
-    decides the order. `finished` is False where the symbols end inside a word because no complete output was found. `times`: the frames of each word, from CTC on request.
+    decides the order. `finished` is False where the symbols end inside a word because no complete output was found.
+    ``words``: in order; ``times``: from CTC on request, the first frame of each word and the one after its last. The rest is as of
+    `Hypothesis`.
 
     >>> lexicon = an.search.Lexicon(["ab", "b"], "_ab")
     >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]]).log()                    # blank is 0
@@ -167,4 +175,3 @@ class WordHypothesis(Hypothesis):
 
     words: list[str] = field(default_factory=list)
     times: list[tuple[int, int]] | None = None
-    """From CTC on request: the first frame of each word, and the one after its last."""

@@ -26,6 +26,10 @@ def mbr(hypotheses: Sequence[Hypothesis], utility: Utility | None = None) -> NBe
     asked once for each pair of distinct outputs; it is `ngram_f` if none is given. Outputs of equal utility
     stay in the order of the list.
 
+    Args:
+        hypotheses: the outputs, such as those of `sample`; the same output may come several times.
+        utility: utility(symbols of a candidate, symbols of a reference) gives a number, greater is better.
+
     Raises an `AnaphoraError` without hypotheses.
 
     >>> drawn = [an.search.Hypothesis(tokens, 0.0, 0.0, [], True) for tokens in ([1, 2, 3], [1, 2, 4], [7, 8])]

@@ -11,16 +11,19 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import NBest
+from anaphora.search._distinct import different, widths
 from anaphora.settings import SearchSettings, build
 from anaphora.settings.own import parts_of
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.fusing import symbol_model
+from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.result import Result
 
 
 @dataclass(frozen=True)
 class Output(Result):
-    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x)."""
+    """One hypothesis as text. ``score`` = log p / lengthᵅ decides the order; ``log_prob`` = log p(y|x), of several outputs that of
+    the text: the sum over those found that read so."""
 
     text: str
     score: float
@@ -29,6 +32,27 @@ class Output(Result):
 
     def __str__(self) -> str:
         return self.text
+
+
+def searched_outputs(
+    search: Callable[[Sequence[Any], int], list[NBest]],
+    inputs: Sequence[Any],
+    n_best: int,
+    decode: Callable[[Sequence[int]], str],
+    *,
+    drawn: bool = False,
+) -> list[list[Output]]:
+    """What ``search(inputs, n)`` finds, n hypotheses of each, as ``n_best`` different texts, best first: pieces can spell a text in several
+    ways. Samples, ``drawn`` as often as they are probable, stay as they are."""
+
+    def searched(rows: Sequence[int], wide: int) -> list[NBest]:
+        numbers = [row + 1 for row in rows]
+        return named_when_not_finite(lambda some: search(some, wide), [inputs[row] for row in rows], numbers)
+
+    if n_best == 1 or drawn:
+        return outputs_of(searched(range(len(inputs)), n_best), decode)
+    found = different(searched, len(inputs), n_best, widths(n_best), lambda h: decode(h.tokens))
+    return outputs_of(found, decode)
 
 
 def outputs_of(found: Iterable[NBest], decode: Callable[[Sequence[int]], str]) -> list[list[Output]]:

@@ -14,6 +14,7 @@ from anaphora.nn.attention import masks
 from anaphora.settings.base import written
 from anaphora.settings.own import Part, trusting
 from anaphora.settings.text import SidesSettings
+from anaphora.tasks.begun.donor import differing
 from anaphora.tasks.registry import resolve
 from anaphora.training.objective import Objective
 from anaphora.training.run import RunFolder
@@ -45,11 +46,7 @@ def take_over(m: Any) -> None:
     values = {key: getattr(teacher.settings_, key) for key in _READS[m.command] if hasattr(m.settings_, key)}
     used = m.task().used(m.settings_.model)
     values = {key: value for key, value in values.items() if key in used}
-    problems = [
-        f"{key} = {written(m._given[key])} differs from {written(value)} of {first}, which teacher names; leave {key} out."
-        for key, value in sorted(values.items())
-        if key in m._given and m._given[key] != value
-    ]
+    problems = differing(m._given, values, first, by="teacher")
     if problems:
         raise SettingsError(problems)
     if m.command == "language" and "compile" in used:

@@ -15,7 +15,7 @@ class Writer(Estimator):
 
     @abstractmethod
     def search(self, inputs: Iterable[Any], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` outputs for each input with their scores, best first."""
+        """The ``n_best`` outputs for each input with their scores, different texts and best first."""
 
     @overload
     def predict(

@@ -96,6 +96,7 @@ def command(
             f"{teachers[0]} is of the preset {model}, which gives no scores to learn from; give a network that was trained by steps."
         )
     given.setdefault("model", model)
+    _check_student(configs[0].task, given["model"])
     given["teacher"] = ",".join(teachers)
     if skip_bad:
         given["bad_rows"] = "skip"
@@ -129,6 +130,15 @@ def _check_tasks(teachers: tuple[str, ...], tasks: list[Any]) -> None:
             raise click.UsageError(
                 f"{run} is a {task.name}, but {teachers[0]} is a {tasks[0].name}; teachers are of one task."
             )
+
+
+def _check_student(task: Any, model: str) -> None:
+    """A mistake where the preset of the student has no loss that what teachers predict could be part of."""
+    if model in task.presets and "teacher" not in task.used(model):
+        known = [name for name in task.presets if "teacher" in task.used(name)]
+        raise click.UsageError(
+            f"--model {model} cannot learn from what runs predict; choose one of {', '.join(known)}."
+        )
 
 
 def _rewriting(request: Any, teachers: tuple[str, ...], sequences: bool, extra: str | None) -> Any:

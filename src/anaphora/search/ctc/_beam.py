@@ -49,10 +49,13 @@ def ctc_beam(
 
         p(y | x) = Σ_{π: collapse(π) = y} Π_t p_t(π_t)
 
-    log_probs: ``(batch, time, symbols)``; lengths: ``(batch,)`` real frames of each, all by default.
-    width: prefixes kept after each frame. All paths of a prefix count as one, whether they end in a blank or not.
-    n_best: hypotheses per input, None for all that are kept; fewer when fewer have a probability above 0.
-    threads: inputs searched at the same time. The result for one input never depends on the others.
+    Args:
+        log_probs, lengths: ``(batch, time, symbols)``, and ``(batch,)`` real frames of each, all by default.
+        width: prefixes kept after each frame. All paths of a prefix count as one, whether they end in a blank or not.
+        blank: the number of the blank among the symbols.
+        n_best: hypotheses per input, None for all that are kept; fewer when fewer have a probability above 0.
+        threads: inputs searched at the same time. The result for one input never depends on the others.
+        lexicon, symbols, lm, lm_weight, word_bonus, hot_words, per_node, beam_distance, times: about words, see below.
 
     `score` and `log_prob` of a hypothesis are log p(y | x) summed over the paths the beam kept: exact when it never
     had to drop a prefix, otherwise a little low; −`ctc_loss` is the exact value. CTC has no probability of one symbol
@@ -70,38 +73,31 @@ def ctc_beam(
     beam_distance: prefixes whose rank is further below the best go.
     times: the frames of every word, on the best path that spells the labels.
 
+    Raises ValueError for a ``width``, ``n_best`` or ``threads`` out of range, an `AnaphoraError` for options that do not go together.
+
     >>> log_probs = torch.tensor([[[0.1, 0.8, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]]).log()  # blank is 0
     >>> an.search.ctc_beam(log_probs, width=4)[0][0].tokens
     [1, 2]
     """
+    _check_counts(width, threads, n_best)
+    scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
+    search = words_search(
+        width, n_best, blank, lexicon=lexicon, symbols=symbols, lm=lm, lm_weight=lm_weight, word_bonus=word_bonus,
+        hot_words=hot_words, per_node=per_node, beam_distance=beam_distance, times=times,
+    )  # fmt: skip
+    if search is None:
+        return _each(_Labels(blank, width, n_best or width), scores, frames, threads)
+    search.check(scores.shape[2])
+    one = partial(search, n_best=n_best, times=times)
+    return _each(one, scores, frames, 1 if isinstance(search.lm, Asked) else threads)
+
+
+def _check_counts(width: int, threads: int, n_best: int | None) -> None:
     if width < 1 or threads < 1 or (n_best is not None and not 1 <= n_best <= width):
         raise ValueError(
             f"ctc_beam: width and threads must be at least 1 and n_best from 1 to width, "
             f"got width={width}, threads={threads}, n_best={n_best}."
         )
-    scores, frames = checked_log_probs("ctc_beam", log_probs, lengths, blank)
-    search = words_search(
-        width,
-        n_best,
-        blank,
-        lexicon=lexicon,
-        symbols=symbols,
-        lm=lm,
-        lm_weight=lm_weight,
-        word_bonus=word_bonus,
-        hot_words=hot_words,
-        per_node=per_node,
-        beam_distance=beam_distance,
-        times=times,
-    )
-    one: Callable[[Floats], NBest]
-    if search is None:
-        one = _Labels(blank, width, n_best or width)
-    else:
-        search.check(scores.shape[2])
-        threads = 1 if isinstance(search.lm, Asked) else threads
-        one = partial(search, n_best=n_best, times=times)
-    return _each(one, scores, frames, threads)
 
 
 def words_search(

@@ -48,18 +48,21 @@ def lexicon_beam(
     and nothing else. A word sequence that has several spellings has the score of its best spelling. Lengths
     count symbols and EOS.
 
-    per_node: how many beginnings stay at one node of the tree with the language model in one state; None for any number.
-        With 1 it is the maximum over all paths into a node, which is exact where the model's future depends on no more.
-    beam_distance: beginnings whose rank is further below the best go.
-    merged: search on `Lexicon.automaton`, in which words that end alike share their ends, instead of the tree. The results are
-        the same and a large lexicon takes less memory; hot words need the tree.
+    Args:
+        step, state, start, eos, max_length: as of `beam`.
+        lexicon: the words and their spellings.
+        width, n_best: beginnings kept at every step, and outputs of each item that are returned.
+        lm, lm_weight: an `NGram`, a `LanguageModel` or a `WordModel`, and its weight.
+        word_bonus, hot_words: what every word adds to the score, and what single words or phrases add.
+        per_node: how many beginnings stay at one node of the tree with the language model in one state; None for any number.
+            With 1 it is the maximum over all paths into a node, which is exact where the model's future depends on no more.
+        beam_distance: beginnings whose rank is further below the best go.
+        merged: search on `Lexicon.automaton`, in which words that end alike share their ends, instead of the tree. The results
+            are the same and a large lexicon takes less memory; hot words need the tree.
 
     Every item gives a list of `WordHypothesis`, finished ones only; where none was found, the best beginning with
     `finished=False`. An item is done when no beginning can still beat its `n_best` outputs. Nothing about one item
-    depends on another.
-
-    `step`, `state`, `start`, `eos` and `max_length` are those of `beam`. `lm`: an `NGram`, a `LanguageModel` or a `WordModel`. `hot_words`:
-    bonuses by word. Raises an `AnaphoraError` where a word is spelled with EOS, and for `hot_words` with `merged`.
+    depends on another. Raises an `AnaphoraError` where a word is spelled with EOS, and for `hot_words` with `merged`.
 
     >>> lexicon = an.search.Lexicon(["ab", "b"], "_ab")
     >>> step = lambda symbols, state: (torch.tensor([[0.3, 0.4, 0.2, 0.1]]).log().expand(len(symbols), -1), state)
@@ -82,10 +85,19 @@ def lexicon_beam(
         merged,
     )
     items = [Item(plan, limit) for limit in limits]
+    _extend(step, state, start, items, steps=max(limits, default=0), scored=max(eos + 1, lexicon.symbols))
+    return [item.result() for item in items]
+
+
+def _extend(step: Step, state: Any, start: Tensor, items: list[Item], *, steps: int, scored: int) -> None:
+    """One symbol more for every item, until all are done; rows of the batch are the live beginnings of all items, in order.
+
+    ``scored``: how many symbols the step must score at least.
+    """
     active, symbols = items, start
-    for _ in range(max(limits, default=0)):
+    for _ in range(steps):
         log_probs, state = step(symbols, state)
-        rows = _on_host(log_probs, len(symbols), max(eos + 1, lexicon.symbols))
+        rows = _on_host(log_probs, len(symbols), scored)
         kept, row = [], 0
         for item in active:
             before = len(item.live)
@@ -99,7 +111,6 @@ def lexicon_beam(
         if kept != list(range(row)):
             state = select_rows(state, row_index(kept, start.device))
         symbols = row_index([node.symbol for item in active for node in item.live], start.device)
-    return [item.result() for item in items]
 
 
 def _check(lexicon: Lexicon, eos: int, n_best: int, hot: bool, merged: bool) -> None:

@@ -50,12 +50,16 @@ class WordChain:
 
 def word_chain(lexicon: Lexicon, *, stay: float = 0.5) -> WordChain:
     """The chain that stays in a node with probability `stay`, and else goes on to a child or, where a word ends, to the
-    first symbol of the next word; all words alike, so a path is as probable as there are words behind it.
+    first symbol of the next word; all words alike, so a path is as probable as there are words behind it:
+
+        p(i → j) = stay · [i = j] + (1 − stay) · (below(j) · [j is a child of i] + ends(i) · start(j)) / below(i)
+
+    with below(i) words that end at i or below it and ends(i) that end at i itself. Its K states are the nodes of ``lexicon.tree`` without the root: ``start`` (K,), ``transitions`` (K, K), ``symbols`` (K,).
 
     The transitions are a full matrix: made for lexicons of some hundred words (Viterbi with a beam over it is
     ``HMM.predict(x, beam=…)``). `ctc_beam` and `lexicon_beam` walk trees of any size.
 
-    Raises an `AnaphoraError` for ``stay`` outside of 0 … 1 and for a ``lexicon`` with more than 5000 nodes.
+    Raises an `AnaphoraError` for ``stay`` below 0 or from 1 on, and for a ``lexicon`` with more than 5000 nodes.
 
     >>> chain = an.search.word_chain(an.search.Lexicon(["ab", "b"], "_ab"), stay=0.5)
     >>> chain.start.tolist(), chain.transitions.sum(1).tolist()

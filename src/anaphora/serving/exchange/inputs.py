@@ -304,7 +304,7 @@ def reader_for(estimator: Any) -> Reader:
             return Vectors(
                 getattr(s, "scan", "rows"),
                 shape,
-                UNLIMITED if inputs.size else s.max_tokens,
+                UNLIMITED if inputs.size else getattr(estimator, "_longest", s.max_tokens),
                 pixels=inputs.fit is not None,
             )
         if inputs.kind == "ngrams":

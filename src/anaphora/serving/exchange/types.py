@@ -129,7 +129,7 @@ class Vector(BaseModel):
 
 
 OUTPUTS: dict[str, Any] = {
-    "classify": str | int | float | bool | list[str] | Classified | list[Ranked],
+    "classify": str | int | float | bool | list[str] | Classified | list[Ranked] | None,
     "tag": list[str | int | float | list[str]] | Tagged,
     "language": float | Read,
     "translate": str | Written | list[Written],

@@ -10,6 +10,7 @@ import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.serving.exchange import Exchange
+from anaphora.serving.exchange.answers import is_blank
 from anaphora.serving.exchange.inputs import Picture, Question, Reader, Sound, Text, Words
 from anaphora.serving.protocol.tensors import TEXT, Tensor, padded, tensor_of
 from anaphora.serving.refusals import unusable
@@ -81,7 +82,13 @@ def inputs_of(exchange: Exchange, tensors: Tensors) -> list[Any]:
             for i, (x, rate) in enumerate(zip(rows, rates, strict=True), 1)
         ]
         return exchange.gathered(sampled)
-    return exchange.gathered([_read(reader, row, f"input {i}") for i, row in enumerate(rows, start=1)])
+    found = [_read(reader, row, f"input {i}") for i, row in enumerate(rows, start=1)]
+    if exchange.task.command == "classify" and any(map(is_blank, found)):
+        number = next(i for i, one in enumerate(found, start=1) if is_blank(one))
+        raise DataError(
+            f"input {number} is empty and has no label, for which a tensor has no place; leave it out."
+        )
+    return exchange.gathered(found)
 
 
 def _rows(tensors: Tensors, name: str) -> list[Any]:

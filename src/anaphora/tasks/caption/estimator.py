@@ -18,6 +18,7 @@ from anaphora.models.own import own_seq2seq
 from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
+from anaphora.search import NBest
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
@@ -26,7 +27,6 @@ from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.eye import Eye
-from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
@@ -34,8 +34,8 @@ from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
     check_n_best,
-    outputs_of,
     search_settings,
+    searched_outputs,
     warn_of_limit,
 )
 from anaphora.tasks.own import own_model
@@ -145,7 +145,8 @@ class Captioner(PictureEstimator, Writer):
     # ------------------------------------------------------------------ use
 
     def search(self, pictures: Iterable[Any], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` captions of each picture with their scores, best first; options are those of `predict`."""
+        """The ``n_best`` captions of each picture with their scores, different texts and best first; samples as they were drawn. Options are
+        those of `predict`."""
         return self._describe(self._see(pictures), n_best, options)
 
     @whatever_the_batch
@@ -154,10 +155,12 @@ class Captioner(PictureEstimator, Writer):
     ) -> list[list[Output]]:
         check_n_best(n_best)
         settings = search_settings(self.settings_, options, self.tokenizer_)
-        found = named_when_not_finite(
-            lambda some: describe_pictures(self.model_, some, n_best=n_best, **settings), pictures
-        )
-        return outputs_of(found, self.tokenizer_.decode)
+
+        def found(some: Sequence[Pixels], wide: int) -> list[NBest]:
+            return describe_pictures(self.model_, some, n_best=wide, **settings)
+
+        drawn = settings["decode"] == "sample"
+        return searched_outputs(found, pictures, n_best, self.tokenizer_.decode, drawn=drawn)
 
     def score(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anaphora.data.bundles import without_tags
 from anaphora.data.invented import BY_LETTERS
 from anaphora.errors import SettingsError
+from anaphora.settings.text import SidesSettings
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded
 
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from anaphora.tasks.translate.estimator import Translator
 
 LEAST = 500
-"""Fewer pairs are an example, not data to choose by."""
+"""Fewer pairs of sentences are an example, not data to choose by."""
+LEAST_WORDS = 100
+"""The same of pairs of single words, or of single words and symbols."""
 FEW_WORDS = 3.0
 """Words of a text, on average, up to which it is a word with what is said about it, not a sentence."""
 OPEN = 0.2
 """Different words among all of a side, from which on most are met once or twice."""
 CLOSED = 0.02
 """The same of a side that is written with a fixed set of symbols with spaces between them, such as phones."""
+CLOSED_OF_FEW = 0.1
+"""The same of fewer than `LEAST` pairs, in which each symbol is met less often."""
 _SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "vocab_size")
 
 
@@ -54,31 +59,35 @@ def suit_pairs(m: Translator, data: Source) -> None:
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
     into pieces of which nothing is known. Single words are therefore read letter by letter, and tags after them (``go V;PST``) as
-    one symbol each; embedded corpora are left as they are.
+    one symbol each; embedded corpora are left as they are. A student has the symbols of its teachers already, and gets the rest.
     """
     s, generated = m.settings_, embedded(data.describe())
-    if s.teacher:
-        return
     rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
     tagged = bool(without_tags([row[0] for row in rows]))
-    if len(data) < LEAST and not tagged:
+    closed = CLOSED if len(data) >= LEAST else CLOSED_OF_FEW
+    reads, writes = ("tagged",) * 2 if tagged else (_side([row[i] for row in rows], closed) for i in (0, 1))
+    of_words = "words" in (reads, writes) and "sentences" not in (reads, writes)
+    if not tagged and len(data) < (LEAST_WORDS if of_words else LEAST):
         return
-    reads, writes = ("tagged",) * 2 if tagged else (_side([row[i] for row in rows]) for i in (0, 1))
     own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
+    chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
+    if s.teacher:
+        own = own or any(getattr(s, key) != value for key, value in chosen.items() if key != "joint")
     if not generated and not own:
         why = "words with tags" if tagged else "single words, which are read by their letters"
-        chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
         if tagged and "lexical" not in m._given:
             chosen |= OF_TAGGED.get(s.model, {})
         if tagged and len(data) <= FEW:
             chosen |= INVENTED
-        assume(m, chosen, why)
+        read = SidesSettings.model_fields if s.teacher else {}
+        assume(m, {key: value for key, value in chosen.items() if key not in read}, why)
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
         assume(m, OF_SYMBOLS.get(s.model, {}) | length, "outputs of letters or of a fixed set of symbols")
     if not generated:
-        assume(m, _sized(len(data), letters, own or reads != "sentences"), f"{len(data):,} training pairs")
+        symbols_chosen = own or bool(s.teacher) or reads != "sentences"
+        assume(m, _sized(len(data), letters, symbols_chosen), f"{len(data):,} training pairs")
 
 
 def check_invented(m: Translator) -> None:
@@ -118,12 +127,12 @@ def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
     return {}
 
 
-def _side(texts: Sequence[str]) -> str:
-    """What the texts of a side are: ``words``, ``symbols`` of a fixed set, or ``sentences``."""
+def _side(texts: Sequence[str], closed: float) -> str:
+    """What the texts of a side are: ``words``, ``symbols`` of a fixed set, of which ``closed`` are different at most, or ``sentences``."""
     many, new = _counted(texts)
     if many <= FEW_WORDS and new >= OPEN:
         return "words"
-    return "symbols" if new <= CLOSED else "sentences"
+    return "symbols" if new <= closed else "sentences"
 
 
 def _counted(texts: Sequence[str]) -> tuple[float, float]:

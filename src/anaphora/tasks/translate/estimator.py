@@ -16,11 +16,12 @@ from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
+from anaphora.search import NBest
 from anaphora.settings.search import most_symbols
 from anaphora.tasks.begun.translate import begin, first_weights
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
-from anaphora.tasks.given import given_texts, named_when_not_finite
+from anaphora.tasks.given import given_texts
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import learn_sides, read_tokenizer
@@ -28,8 +29,8 @@ from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
     check_n_best,
-    outputs_of,
     search_settings,
+    searched_outputs,
     warn_of_limit,
 )
 from anaphora.tasks.own import own_model
@@ -94,6 +95,12 @@ class Translator(Writer):
         settle_r_drop(self)
         check_invented(self)
 
+    def _suit_student(self, data: Source) -> None:
+        if not self.settings_.init:
+            suit_pairs(self, data)
+        settle_r_drop(self)
+        check_invented(self)
+
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
 
@@ -152,7 +159,7 @@ class Translator(Writer):
 
     @whatever_the_batch
     def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` outputs for each text with their scores, best first; samples as they were drawn.
+        """The ``n_best`` outputs for each text with their scores, different texts and best first; samples as they were drawn.
 
         Options are those of `predict`.
         """
@@ -161,11 +168,12 @@ class Translator(Writer):
         sources = self._encode(texts, pair)
         settings = search_settings(self.settings_, options, self.tokenizer_.target)
         check_n_best(n_best)
-        found = named_when_not_finite(
-            lambda some: search_outputs(self.model_, some, n_best=n_best, around=pair.around, **settings),
-            sources,
-        )
-        return outputs_of(found, self.tokenizer_.target.decode)
+
+        def found(some: Sequence[list[int]], wide: int) -> list[NBest]:
+            return search_outputs(self.model_, some, n_best=wide, around=pair.around, **settings)
+
+        decode, drawn = self.tokenizer_.target.decode, settings["decode"] == "sample"
+        return searched_outputs(found, sources, n_best, decode, drawn=drawn)
 
     def score(
         self,
