@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from persistent_emulated import COMPILER, HOST, REPLACED
+from persistent_emulated import HOST, REPLACED
+from scan_emulated import OnHost, built, on_host
 from torch import Tensor
 
 from anaphora.kernels.decode import cuda
@@ -38,37 +36,18 @@ extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
 """
 
 
-class EmulatedStep:
-    """In the place of `Loaded`."""
+class EmulatedStep(OnHost):
+    """The step compiled as C++."""
 
     def __init__(self, source: str, memory: int, threads: int, folder: Path):
         self.memory, self.threads = memory, threads
-        lines = []
-        for line in source.splitlines():
-            start = next((s for s in _CHANGED if line.startswith(s)), None)
-            lines.append(_CHANGED[start] if start else line)
-        text = "\n".join(lines).replace(
-            "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
-        )
-        head, body = text.split("typedef unsigned int u32;", 1)
+        head, body = on_host(source, _CHANGED).split("typedef unsigned int u32;", 1)
         kinds = (
             "elem* float* elem* elem* float* float* float* elem* u64* u64* int* int* float* float* int* int*"
         )
         arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds.split()))
-        path = folder / f"step{len(list(folder.iterdir()))}"
-        whole = (
-            head + HOST + _MORE + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
-        )
-        path.with_suffix(".cpp").write_text(whole)
-        assert COMPILER is not None
-        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
-        subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
-
-    def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
-        places = (ctypes.c_void_p * len(pointers))(*(None if t is None else t.data_ptr() for t in pointers))
-        words = (ctypes.c_longlong * len(numbers))(*numbers)
-        self.library.launch(blocks, self.threads, self.memory, places, words)
+        launch = _LAUNCH.replace("ARGUMENTS", arguments)
+        self.library = built(head + HOST + _MORE + "typedef unsigned int u32;" + body + launch, folder)
 
 
 class EmulatedWriter(cuda.Writer):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from kernels_by_fibres import on_fibres
 from persistent_emulated import COMPILER
 from torch import Tensor
 
@@ -14,6 +15,25 @@ DEVICES = [
     pytest.param("cpu", marks=pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")),
     pytest.param("cuda", marks=pytest.mark.cuda),
 ]
+
+
+def device_of(fused: Any) -> Any:
+    """A fixture: a GPU, or the memory of this machine with the kernels of the module ``fused`` run by fibres."""
+
+    @pytest.fixture(params=DEVICES)
+    def device(
+        request: pytest.FixtureRequest,
+        tmp_path_factory: pytest.TempPathFactory,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> str:
+        if request.param == "cpu":
+            folder = tmp_path_factory.getbasetemp() / "losses"  # one for all tests: a kernel is compiled once
+            folder.mkdir(exist_ok=True)
+            on_fibres(folder, monkeypatch)
+            monkeypatch.setattr(fused, "serves", lambda *_: True)
+        return request.param
+
+    return device
 
 
 def with_gradient(

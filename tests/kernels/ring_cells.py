@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,15 +31,20 @@ class RingCell(nn.Cell):
         self.maps = torch.nn.ModuleDict({str(k): nn.Affine(hidden, hidden, recurrent=0) for k in wanted})
 
     def step(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        values = self._values(x, states)
+        # Every state is read by someone: a step that ignores one is another matter.
+        chosen = values[-len(states) :]
+        return tuple(v + self.scale * s for v, s in zip(chosen, (*states[1:], states[0]), strict=True))
+
+    def _values(self, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+        """What the program makes, one value after the other, behind those it begins with."""
         a, b = self.enter(x).chunk(2, -1)
         gate = torch.sigmoid(a)
         values = [a, b, *states]
         for k, (op, first, second) in enumerate(self.program):
             left, right = values[first % len(values)], values[second % len(values)]
             values.append(self._made(op, k, left, right, gate))
-        # Every state is read by someone: a step that ignores one is another matter.
-        chosen = values[-len(states) :]
-        return tuple(v + self.scale * s for v, s in zip(chosen, (*states[1:], states[0]), strict=True))
+        return values
 
     def _made(self, op: str, k: int, left: Tensor, right: Tensor, gate: Tensor) -> Tensor:
         if op == "product":
@@ -61,12 +67,7 @@ class OwnCell(RingCell):
     """As above, but each state keeps to itself where the program does, so that there are rings of one state."""
 
     def step(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        a, b = self.enter(x).chunk(2, -1)
-        gate = torch.sigmoid(a)
-        values = [a, b, *states]
-        for k, (op, first, second) in enumerate(self.program):
-            left, right = values[first % len(values)], values[second % len(values)]
-            values.append(self._made(op, k, left, right, gate))
+        values = self._values(x, states)
         return tuple(v + self.scale * s for v, s in zip(values[-len(states) :], states, strict=True))
 
 

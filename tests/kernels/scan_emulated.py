@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +52,46 @@ extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
 """
 
 
-class Emulated:
+def on_host(source: str, changed: Mapping[str, str]) -> str:
+    """The source with the lines that C++ cannot have replaced, by what they begin with, and a block's memory in ordinary memory."""
+    lines = []
+    for line in source.splitlines():
+        start = next((s for s in changed if line.startswith(s)), None)
+        lines.append(changed[start] if start else line)
+    return "\n".join(lines).replace(
+        "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
+    )
+
+
+def built(text: str, folder: Path) -> ctypes.CDLL:
+    """The C++ program as a library, in a new file of ``folder``."""
+    path = folder / f"kernel{len(list(folder.iterdir()))}"
+    path.with_suffix(".cpp").write_text(text)
+    assert COMPILER is not None
+    command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
+    subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
+    return ctypes.CDLL(str(path.with_suffix(".so")))
+
+
+class OnHost:
+    """In the place of `Loaded`: a library whose ``launch`` runs all threads of a kernel as fibres."""
+
+    library: ctypes.CDLL
+    memory: int
+    threads: int
+
+    def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
+        places = (ctypes.c_void_p * len(pointers))(*(None if t is None else t.data_ptr() for t in pointers))
+        words = (ctypes.c_longlong * len(numbers))(*numbers)
+        self.library.launch(blocks, self.threads, self.memory, places, words)
+
+
+class Emulated(OnHost):
     """A kernel compiled as C++, its threads run as fibres."""
 
     def __init__(self, source: str, name: str, memory: int, threads: int, folder: Path):
         self.memory, self.threads = memory, threads
-        lines = []
-        for line in source.splitlines():
-            start = next((s for s in _CHANGED if line.startswith(s)), None)
-            lines.append(_CHANGED[start] if start else line)
-        text = "\n".join(lines).replace(
-            "extern __shared__ __align__(16) char memory[];", "char*memory=memory_(blockIdx.x);"
-        )
+        text = on_host(source, _CHANGED)
         text = text.replace("__shared__ float ", "static thread_local float ")  # of the block at work
         head, body = text.split("typedef unsigned int u32;", 1)
         taken = body.split(f" {name}(")[1].split(") {", 1)[0].split(", ")
@@ -71,19 +99,7 @@ class Emulated:
         arguments = [f"({kind})p[{k}]" for k, kind in enumerate(pointers)]
         arguments += [f"n[{k}]" for k in range(len(taken) - len(pointers))]
         launch = _LAUNCH.replace("NAME", name).replace("ARGUMENTS", ",".join(arguments))
-        path = folder / f"scan{len(list(folder.iterdir()))}"
-        path.with_suffix(".cpp").write_text(
-            head + HOST + _COPIES + "typedef unsigned int u32;" + body + launch
-        )
-        assert COMPILER is not None
-        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
-        subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
-        self.library = ctypes.CDLL(str(path.with_suffix(".so")))
-
-    def launch(self, blocks: int, pointers: Sequence[Tensor | None], numbers: Sequence[int]) -> None:
-        places = (ctypes.c_void_p * len(pointers))(*(None if t is None else t.data_ptr() for t in pointers))
-        words = (ctypes.c_longlong * len(numbers))(*numbers)
-        self.library.launch(blocks, self.threads, self.memory, places, words)
+        self.library = built(head + HOST + _COPIES + "typedef unsigned int u32;" + body + launch, folder)
 
 
 class EmulatedUnits(generated.GeneratedUnits):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from kernels_by_fibres import on_fibres
-from losses_by_fibres import DEVICES, with_gradient
+from losses_by_fibres import device_of, with_gradient
 from torch import Tensor
 
 from anaphora.errors import DataError
@@ -19,20 +16,7 @@ from anaphora.search import ctc_loss
 from anaphora.search.ctc import _fused, _loss
 
 results = partial(with_gradient, ctc_loss)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("ctc")
-
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A GPU, or the memory of this machine with the kernels run by fibres."""
-    if request.param == "cpu":
-        on_fibres(folder, monkeypatch)
-        monkeypatch.setattr(_fused, "serves", lambda *_: True)
-    return request.param
+device = device_of(_fused)
 
 
 def on_the_cpu(

@@ -26,7 +26,10 @@ from anaphora.kernels.toolchain import compiler
 from anaphora.nn.recurrent_step import LayerStep
 from sweeps import sweep
 
-pytestmark = pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")
+pytestmark = [
+    pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here"),
+    pytest.mark.usefixtures("quick_compiler"),
+]
 LENGTHS = torch.tensor([4, 1, 0, 6, 2])
 
 
@@ -59,15 +62,6 @@ def _host(monkeypatch: pytest.MonkeyPatch) -> None:
         return host_passes(plan, batch)
 
     monkeypatch.setattr(run, "_passes", passes)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
-    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
 
 
 def _close(ours: list[Tensor], theirs: list[Tensor], allowed: float = 5e-5) -> None:

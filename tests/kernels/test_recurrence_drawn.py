@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from recurrence_results import COMPILER, I, inputs, is_compiled, make_engine, re
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.toolchain import compiler
 from sweeps import sweep
 
 UNARY = {
@@ -111,19 +109,9 @@ def _check_drawn(program: list[tuple[str, int, int]], states: int, hidden: int, 
     assert is_compiled(engine) is (compile_it and COMPILER)
 
 
-@pytest.fixture(scope="module")
-def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Random cells are compiled once and thrown away: no optimisation, no place in the user's cache."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
-    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
-
-
 @settings(max_examples=sweep(10, 25), suppress_health_check=[HealthCheck.too_slow])
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
-@pytest.mark.usefixtures("_quick_compiler")
+@pytest.mark.usefixtures("quick_compiler")
 def test_random_cells_generated_equal_eager(
     program: list[tuple[str, int, int]], states: int, hidden: int
 ) -> None:
@@ -133,7 +121,7 @@ def test_random_cells_generated_equal_eager(
 @pytest.mark.slow
 @settings(max_examples=sweep(100, 300), suppress_health_check=[HealthCheck.too_slow])
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
-@pytest.mark.usefixtures("_quick_compiler")
+@pytest.mark.usefixtures("quick_compiler")
 def test_many_random_cells_generated_equal_eager(
     program: list[tuple[str, int, int]], states: int, hidden: int
 ) -> None:
@@ -142,7 +130,7 @@ def test_many_random_cells_generated_equal_eager(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(program=PROGRAMS, states=st.integers(1, 3), hidden=st.sampled_from([2, 4, 17]))
-@pytest.mark.usefixtures("_quick_compiler")
+@pytest.mark.usefixtures("quick_compiler")
 def test_random_cells_derived_equal_eager(
     program: list[tuple[str, int, int]], states: int, hidden: int
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recurrence_nan import Spoilt, drawn_cell
 from recurrence_results import CELLS, COMPILER, I, is_compiled, make_engine, reference, results
-from test_recurrence_drawn import BINARY, UNARY, Drawn, _quick_compiler  # noqa: F401 (a fixture)
+from test_recurrence_drawn import BINARY, UNARY, Drawn
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -89,7 +89,7 @@ def test_random_cells_by_torch_operations(
 @pytest.mark.skipif(compiler.compiler() is None, reason="no C compiler here")
 @settings(max_examples=sweep(8, 20), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(program=PROGRAMS, hidden=st.sampled_from([2, 4, 17]), places=PLACES)
-@pytest.mark.usefixtures("_quick_compiler")
+@pytest.mark.usefixtures("quick_compiler")
 def test_random_cells_in_c(
     program: list[tuple[str, int, int]], hidden: int, places: list[tuple[str, int, float]]
 ) -> None:
@@ -153,7 +153,7 @@ VALUES = [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.6, -0.7, 20.0, 1.0, -3.0]
 
 @pytest.mark.parametrize("compile_it", [False, True])
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.usefixtures("_quick_compiler")
+@pytest.mark.usefixtures("quick_compiler")
 def test_each_operation(name: str, compile_it: bool) -> None:
     """Every special value alone in its row, in every column, with rows beside it."""
     if compile_it and compiler.compiler() is None:

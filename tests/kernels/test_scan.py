@@ -78,6 +78,7 @@ class Elementwise(nn.Cell):
         return torch.relu(self.enter(x) + self.own * h)
 
 
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 CELLS = {
     "mingru": MinGRU,
     "readout": Readout,
@@ -86,16 +87,6 @@ CELLS = {
     "chain": Chain,
     "spiral": Spiral,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """No optimisation, and no place in the user's cache: these cells are not used elsewhere."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
-    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
 
 
 def _interpreted(cell: nn.Cell) -> Any:

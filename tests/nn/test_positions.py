@@ -78,6 +78,8 @@ def test_alibi_slopes_as_published() -> None:
     assert alibi_slopes(4) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]
     assert alibi_slopes(3) == pytest.approx([2.0**-4, 2.0**-8, 2.0**-2])
     assert len(alibi_slopes(12)) == 12
+    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
+        alibi_slopes(0)
 
 
 def test_alibi_bias() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from recurrent_peers import Drawing
 
 from anaphora import nn
 from anaphora.kernels.invariant import batch_invariant
@@ -21,17 +21,6 @@ from anaphora.kernels.toolchain import compiler
 from anaphora.nn import inside
 
 B, T, I, H = 3, 4, 2, 5
-
-
-class Drawing(nn.Cell):
-    """Draws random numbers in its step, so it cannot be traced."""
-
-    def setup(self, inputs: int, hidden: int) -> None:
-        self.a = nn.Affine(inputs, hidden, hidden)
-
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        new = torch.tanh(self.a(x, h))
-        return new * torch.rand_like(new)
 
 
 @pytest.fixture

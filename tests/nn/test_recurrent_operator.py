@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from recurrent_peers import Drawing
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -162,17 +163,6 @@ def test_single_steps_are_compiled_as_they_are(warm: bool) -> None:
         (y, new), (expected, last) = compiled(x, state), layer.step(x, state)
     torch.testing.assert_close(y, expected)
     torch.testing.assert_close(new, last)
-
-
-class Drawing(nn.Cell):
-    """Draws random numbers in its step."""
-
-    def setup(self, inputs: int, hidden: int) -> None:
-        self.a = nn.Affine(inputs, hidden, hidden)
-
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        new = torch.tanh(self.a(x, h))
-        return new * torch.rand_like(new)
 
 
 @pytest.mark.parametrize("waiting", [256, 0])

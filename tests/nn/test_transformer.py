@@ -17,6 +17,7 @@ from anaphora.nn.transformer import (
     SwiGLU,
     TransformerDecoder,
     TransformerEncoder,
+    norm_of,
 )
 
 WIDTH, HEADS, INNER = 8, 2, 12
@@ -228,6 +229,14 @@ def test_states_of_every_layer_are_noted() -> None:
     assert [note.module for note in states] == list(encoder.layers)
     assert torch.equal(states[-1].value, y)
     assert sum(note.name == "weights" for note in notes) == 2
+
+
+def test_norms_by_hand_and_by_name_alone() -> None:
+    x = torch.tensor([[1.0, 3.0]])
+    assert norm_of("layer", 0.0)(2)(x).tolist() == [[-1.0, 1.0]]
+    torch.testing.assert_close(norm_of("rms", 0.0)(2)(x), x / 5**0.5)
+    with pytest.raises(ValueError, match="kind must be 'layer' or 'rms', got 'Layer'"):
+        norm_of("Layer", 0.0)  # type: ignore[arg-type]
 
 
 def test_a_stack_of_no_layers_is_refused() -> None:

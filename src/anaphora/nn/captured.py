@@ -17,10 +17,10 @@ from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
 )
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.kernels.toolchain.transformed import transformed
 from anaphora.nn import inside
 from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import fingerprint_of_parts
-from anaphora.nn.recurrent_run import transformed
 
 Work = Callable[..., tuple[Tensor, ...]]
 MOST_NUMBERS = 1 << 11

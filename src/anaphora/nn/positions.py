@@ -217,7 +217,11 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def rotary_rates(width: int, base: float = 10000.0) -> Tensor:
-    """base^(−2i/width) for i < width/2, by which the angle of each pair grows with a place, in double precision.
+    """By how much the angle of each pair of features grows with a place, ``(width / 2,)`` in double precision:
+
+        θ_i = base^(−2i / width),  i = 0 … width/2 − 1
+
+    ``width``: how many features are rotated; ``base``: the larger it is, the slower are the last pairs.
 
     >>> an.nn.positions.rotary_rates(4).tolist()
     [1.0, 0.01]
@@ -256,11 +260,18 @@ class Alibi(nn.Module):
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The slope of each head; see `Alibi`.
+    """The slope m_h of each head; see `Alibi`.
+
+        m_h = 2^(−8 h / heads),  h = 1 … heads
+
+    Where ``heads`` is no power of two, the first ones have the slopes of the power of two below it, and the rest every second
+    slope of the power of two above it. Raises ValueError for ``heads`` below 1.
 
     >>> an.nn.positions.alibi_slopes(heads=2)
     [0.0625, 0.00390625]
     """
+    if heads < 1:
+        raise ValueError(f"alibi_slopes: heads must be at least 1, got {heads}.")
     power = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
     between = [2.0 ** (-8 * (head + 1) / (2 * power)) for head in range(0, 2 * power, 2)]

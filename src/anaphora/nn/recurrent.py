@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
+from anaphora.kernels.toolchain.transformed import transformed
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
@@ -24,7 +25,6 @@ from anaphora.nn.recurrent_run import (
     explain_layer,
     run_both_layers,
     run_layer,
-    transformed,
     weights_of,
 )
 from anaphora.nn.recurrent_scan import scan_layer

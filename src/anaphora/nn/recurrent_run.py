@@ -9,15 +9,12 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch._C import _get_tracing_state
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
-from torch.compiler import is_compiling
 
 from anaphora.kernels.recurrence import dispatch
 from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine
+from anaphora.kernels.toolchain.transformed import transformed
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
@@ -86,16 +83,6 @@ def _engine_and_tensors(step: LayerStep) -> tuple[Engine, Params]:
 # ---------------------------------------------------------------------- what a backend is given
 LOOKED_INTO = "its internals are being recorded"
 TRANSFORMED = "torch.func, forward-mode derivatives or an export need plain torch operations"
-
-
-def transformed() -> bool:
-    """Whether torch.func, forward-mode derivatives or an export are at work, which only plain torch serves."""
-    return (
-        forward_ad._current_level >= 0
-        or peek_interpreter_stack() is not None
-        or is_compiling()
-        or _get_tracing_state() is not None
-    )
 
 
 def plain_call(x: Tensor) -> bool:

@@ -24,8 +24,9 @@ from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
     graph_pool,
 )
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.kernels.toolchain.transformed import transformed
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_run import run_layer, transformed
+from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import fingerprint_of
 

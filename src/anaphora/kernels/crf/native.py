@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from importlib import resources
 
 import torch
 from torch import Tensor
@@ -16,11 +15,7 @@ from anaphora.kernels.toolchain.checks import check
 @cache
 def library() -> ctypes.CDLL | None:
     """``chain.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    source = resources.files(__package__).joinpath("chain.c").read_text(encoding="utf-8")
-    try:
-        return compiler.load(source, "crf")
-    except compiler.CannotCompile:
-        return None
+    return compiler.load_beside(__package__, "chain.c", name="crf")
 
 
 def ready(scores: Tensor) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 
 from anaphora.kernels.ctc.beam import _log_add
-from anaphora.kernels.ctc.lexicon_arrays import new_beam, new_candidates
 from anaphora.kernels.lexicon_words import known, read_word
 from anaphora.kernels.prune import choose
 from anaphora.kernels.toolchain.jit import njit
@@ -207,14 +206,6 @@ def frames(log_p, rules, tree, lm, hot, beam, next_):  # type: ignore[no-untyped
     """The beam after all frames of log_p (T, V), in place; it has room for T · width more prefixes."""
     for t in range(len(log_p)):
         frame(log_p[t], rules, tree, lm, hot, beam, next_)
-
-
-@njit(cache=True, nogil=True)
-def search_words(log_p, rules, tree, lm, hot, state):  # type: ignore[no-untyped-def]
-    """The beam after all frames of log_p (T, V); the language model begins in `state`."""
-    beam = new_beam(len(log_p), rules.width, state)
-    frames(log_p, rules, tree, lm, hot, beam, new_candidates(rules.width, tree.fan))
-    return beam
 
 
 @njit(cache=True, nogil=True)

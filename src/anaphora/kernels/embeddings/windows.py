@@ -17,7 +17,6 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -227,10 +226,9 @@ def train_plain(
 @cache
 def library() -> ctypes.CDLL | None:
     """``windows.c``, compiled at first use; None where that cannot be done, and `train_plain` does the work."""
-    source = resources.files(__package__).joinpath("windows.c").read_text(encoding="utf-8")
-    try:
-        loaded = compiler.load(compiler.LANES.read_text() + source, "word2vec")
-    except compiler.CannotCompile:
+    before = compiler.LANES.read_text()
+    loaded = compiler.load_beside(__package__, "windows.c", name="word2vec", before=before)
+    if loaded is None:
         return None
     loaded.w2v_train.restype = ctypes.c_int64
     return loaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from anaphora.kernels.recurrence.backends.c import workspace
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.toolchain import compiler
 
 Directions = tuple[tuple[bool, bool], ...]
@@ -22,11 +21,8 @@ _GROUP = 8  # pictures that go through a wave together, as in the prelude
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``waves.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
-    own = resources.files(__package__).joinpath("waves.c").read_text(encoding="utf-8")
-    try:
-        loaded = compiler.load(kind + PRELUDE.read_text() + own, "grid")
-    except compiler.CannotCompile:
+    loaded = compiler.load_beside(__package__, "waves.c", name="grid", before=prelude(double))
+    if loaded is None:
         return None
     loaded.packed_size.restype = ctypes.c_longlong
     loaded.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)

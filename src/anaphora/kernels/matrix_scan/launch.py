@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 
 from anaphora.kernels.matrix_scan.check import agrees
 from anaphora.kernels.matrix_scan.masks import masks
+from anaphora.kernels.toolchain.transformed import transformed
 
 CHUNK = 64  # steps
 LEVELS = CHUNK.bit_length() - 1
@@ -44,10 +43,7 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
         and k.shape[3] > 0
         and v[0].numel() // v.shape[3] * max(k.shape[3], v.shape[3])
         < 1 << 31  # 32 bits count the numbers of a row
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
-        and peek_interpreter_stack() is None
-        and forward_ad._current_level < 0
+        and not transformed()
         and _ready(v.device)
     )
 

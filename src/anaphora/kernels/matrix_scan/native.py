@@ -5,17 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 
 from anaphora.kernels.matrix_scan.chunks import by_chunks
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 16  # multiplications that are worth a thread
@@ -37,10 +35,7 @@ def serves(
         and w.shape in (keys, keys[:3])
         and (state is None or state.shape == matrix)
         and min((*keys, *v.shape)) > 0
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
-        and peek_interpreter_stack() is None
-        and forward_ad._current_level < 0
+        and not transformed()
         and library(_kind(v) == torch.float64) is not None
     )
 
@@ -64,12 +59,7 @@ def _kind(v: Tensor) -> torch.dtype:
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``scan.c``, compiled at first use; None where that cannot be done."""
-    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
-    own = resources.files(__package__).joinpath("scan.c").read_text(encoding="utf-8")
-    try:
-        return compiler.load(kind + PRELUDE.read_text() + own, "matrix_scan")
-    except compiler.CannotCompile:
-        return None
+    return compiler.load_beside(__package__, "scan.c", name="matrix_scan", before=prelude(double))
 
 
 class _Scan(torch.autograd.Function):

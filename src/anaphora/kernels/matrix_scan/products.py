@@ -20,7 +20,7 @@ def outer(k: Tensor, v: Tensor) -> Tensor:
     In the ``step`` of a cell this writes to a matrix-valued state. The engine then knows the two factors, and never makes
     the matrix where it can run all steps at once.
 
-    >>> outer(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
+    >>> an.nn.outer(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
     tensor([[ 3.,  5.],
             [ 6., 10.]])
     """

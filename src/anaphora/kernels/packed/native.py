@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.packed.memory import large_pages
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.snapshot import address_of
 from anaphora.kernels.toolchain import compiler
 from anaphora.kernels.toolchain.checks import check
@@ -28,13 +27,8 @@ _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, and torch operations do the work."""
-    here = resources.files(__package__)
-    parts = [here.joinpath(name).read_text(encoding="utf-8") for name in _FILES]
-    try:
-        shared = compiler.LANES.read_text() + "#define SINGLE\ntypedef float R;\n" + PRELUDE.read_text()
-        return compiler.load(shared + "".join(parts), "packed")
-    except compiler.CannotCompile:
-        return None
+    before = compiler.LANES.read_text() + prelude(double=False)
+    return compiler.load_beside(__package__, *_FILES, name="packed", before=before)
 
 
 def ready(*tensors: Tensor) -> bool:

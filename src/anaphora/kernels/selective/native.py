@@ -5,17 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.selective.chunks import by_chunks
 from anaphora.kernels.toolchain import compiler
+from anaphora.kernels.toolchain.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 15  # numbers of states that are worth a thread
@@ -34,10 +32,7 @@ def can_run(u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state:
         all(x.shape == shape for x, shape in zip(given[1:], shapes, strict=True))
         and min(batch, time, width, count) > 0
         and state.dtype in (torch.float32, torch.float64)
-        and not torch.compiler.is_compiling()
-        and torch._C._get_tracing_state() is None
-        and peek_interpreter_stack() is None
-        and forward_ad._current_level < 0
+        and not transformed()
         and library(state.dtype == torch.float64) is not None
     )
 
@@ -54,11 +49,8 @@ def selective_scan(
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``scan.c``, compiled at first use; None where that cannot be done."""
-    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
-    own = resources.files(__package__).joinpath("scan.c").read_text(encoding="utf-8")
-    try:
-        loaded = compiler.load(kind + PRELUDE.read_text() + own, "selective")
-    except compiler.CannotCompile:
+    loaded = compiler.load_beside(__package__, "scan.c", name="selective", before=prelude(double))
+    if loaded is None:
         return None
     loaded.channels.restype = ctypes.c_longlong
     return loaded

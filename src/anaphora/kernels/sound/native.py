@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.toolchain import compiler
 from anaphora.kernels.toolchain.checks import check
 
@@ -20,11 +19,7 @@ _THREADED = 256  # frames for which it is worth starting a thread
 @cache
 def library() -> ctypes.CDLL | None:
     """``energies.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    own = resources.files(__package__).joinpath("energies.c").read_text(encoding="utf-8")
-    try:
-        return compiler.load("typedef double R;\n" + PRELUDE.read_text() + own, "sound")
-    except compiler.CannotCompile:
-        return None
+    return compiler.load_beside(__package__, "energies.c", name="sound", before=prelude(double=True))
 
 
 @dataclass(frozen=True)

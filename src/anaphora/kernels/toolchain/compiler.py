@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from functools import cache
+from importlib import resources
 from pathlib import Path
 
 from anaphora.kernels.toolchain import cache as kernel_cache
@@ -92,6 +93,18 @@ def load(source: str, name: str) -> ctypes.CDLL:
     if library is None:
         raise CannotCompile(f"{tool} made a library that cannot be loaded")
     return library
+
+
+def load_beside(package: str | None, *files: str, name: str, before: str = "") -> ctypes.CDLL | None:
+    """The library of C files that stand in ``package``, behind the text ``before``; None where it cannot be compiled, and
+    other code does the work."""
+    assert package is not None
+    here = resources.files(package)
+    own = "".join(here.joinpath(file).read_text(encoding="utf-8") for file in files)
+    try:
+        return load(before + own, name)
+    except CannotCompile:
+        return None
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:

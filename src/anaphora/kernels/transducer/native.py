@@ -10,7 +10,6 @@ import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
 import torch
@@ -23,11 +22,7 @@ from anaphora.kernels.toolchain.checks import check
 @cache
 def library() -> ctypes.CDLL | None:
     """``loss.c``, compiled at first use; None where that cannot be done."""
-    source = resources.files(__package__).joinpath("loss.c").read_text(encoding="utf-8")
-    try:
-        return compiler.load(compiler.LANES.read_text() + source, "transducer")
-    except compiler.CannotCompile:
-        return None
+    return compiler.load_beside(__package__, "loss.c", name="transducer", before=compiler.LANES.read_text())
 
 
 def ready(logits: Tensor) -> bool:

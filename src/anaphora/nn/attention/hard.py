@@ -127,11 +127,11 @@ class Hard(Attention):
 
 
 def one_hot_draw(probabilities: Tensor, *, sample: bool) -> Tensor:
-    """A one in each row: at a key that was drawn, or at the likeliest; none in a row of zeros.
+    """Zeros, and a one in each row, ``(…, keys)``: at a key that was drawn, or at the likeliest; none in a row of zeros.
 
     Args:
-        probabilities: ``(…, keys)``, each row sums to 1 or is all zeros.
-        sample: draw; False takes the likeliest.
+        probabilities: p ``(…, keys)``, each row sums to 1 or is all zeros.
+        sample: draw key j with probability p_j; False takes argmax_j p_j.
 
     >>> an.nn.attention.one_hot_draw(torch.tensor([0.2, 0.7, 0.1]), sample=False)
     tensor([0., 1., 0.])

@@ -33,7 +33,9 @@ def window(length: int, before: int, after: int = 0, *, device: torch.device | N
 
 
 def causal(length: int, *, device: torch.device | None = None) -> Tensor:
-    """Each place sees itself and what came before it: ``(1, T, T)``.
+    """Each place sees itself and what came before it: ``(1, T, T)``, True where the place t of a query may see the place s of a key.
+
+        mask[0, t, s] = (s ≤ t)
 
     ``length`` is T; ``device``: where the mask is made.
 

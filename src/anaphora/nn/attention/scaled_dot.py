@@ -26,10 +26,16 @@ def scaled_dot(
 ) -> tuple[Tensor, Tensor | None]:
     """softmax(Q Kᵀ / √d_k + bias) V over the last two dimensions; with ``scale`` that times Q Kᵀ instead of 1/√d_k.
 
-    query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``; mask (True = may be seen) and bias
-    broadcast to ``(…, Q, K)``; ``causal`` also hides keys after the query's own place (Q = K).
-    Returns the context ``(…, Q, Dv)``, and with ``weights=True`` the weights before dropout: then the
-    product is written out, otherwise PyTorch's fused kernel computes the same.
+    Args:
+        query, keys, values: ``(…, Q, d)``, ``(…, K, d)`` and ``(…, K, Dv)``.
+        mask: True where a key may be seen, broadcast to ``(…, Q, K)``; a query that may see nothing gets zeros.
+        bias: added to the scores, broadcast to ``(…, Q, K)``.
+        causal: also hide the keys after the query's own place (Q = K).
+        dropout: share of the weights that is set to zero, also outside of training.
+        weights: also return the weights; the product is then written out, otherwise PyTorch's fused kernel computes the same.
+        scale: see above.
+
+    Returns the context ``(…, Q, Dv)``, and the weights ``(…, Q, K)`` before dropout or None.
 
     >>> q, k, v = torch.zeros(2, 3, 4), torch.zeros(2, 5, 4), torch.ones(2, 5, 6)
     >>> context, weights = an.nn.attention.scaled_dot(q, k, v, weights=True)

@@ -25,15 +25,20 @@ Norm = Callable[[int], nn.Module]
 def norm_of(kind: Literal["layer", "rms"], eps: float) -> Norm:
     """A function that makes a norm of a width: LayerNorm, or RMSNorm, which neither centres nor shifts (Zhang & Sennrich 2019).
 
+        layer(x) = (x − mean(x)) / √(var(x) + ε) ∘ γ + β
         rms(x) = x / √(mean(x²) + ε) ∘ γ
 
+    A norm takes x ``(…, width)`` and returns the same shape.
+
     Args:
-        kind: ``"layer"`` or ``"rms"``.
+        kind: ``"layer"`` or ``"rms"``; anything else raises ValueError.
         eps: ε.
 
     >>> an.nn.transformer.norm_of("rms", 1e-6)(4)(torch.full((1, 4), 3.0)).detach().round(decimals=2)
     tensor([[1., 1., 1., 1.]])
     """
+    if kind not in ("layer", "rms"):
+        raise ValueError(f"norm_of: kind must be 'layer' or 'rms', got {kind!r}.")
     return partial(nn.LayerNorm, eps=eps) if kind == "layer" else partial(nn.RMSNorm, eps=eps)
 
 

@@ -10,7 +10,7 @@ from anaphora.kernels.recurrence.backends.c.source_forward import write_forward
 from anaphora.kernels.recurrence.backends.c.tables import Tables
 from anaphora.kernels.recurrence.front.plan import Plan
 
-PRELUDE = Path(__file__).with_name("prelude.c")
+_PRELUDE = Path(__file__).with_name("prelude.c")
 # One step with packed weights. all: sizes, pointers, where in the pointers the rest of all belongs (how many, then the
 # places), and that rest.
 STEP = """
@@ -38,6 +38,12 @@ class Program:
     step_parts: set[int]  # step inputs whose gradient has a part that flows past their products
 
 
+def prelude(double: bool) -> str:
+    """What such programs begin with: the type ``R`` of their numbers, and products of matrices in it."""
+    kind = "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
+    return kind + _PRELUDE.read_text()
+
+
 def make_program(plan: Plan, double: bool) -> Program:
     """Write the whole program; equal structures give equal text, whatever their sizes."""
     tables = Tables()
@@ -52,8 +58,7 @@ def make_program(plan: Plan, double: bool) -> Program:
     alone_text = f"#define gemm gemm_row\n{alone_text}\n#undef gemm\n"
     keeping, keeping_text = write_forward(plan, tables, "forward_keep", kept_at, kept_width)
     backward, backward_text = write_backward(plan, tables, kept_at, kept_width, gradients, widths, arrays_of)
-    kind = "#define SINGLE\ntypedef float R;\n" if not double else "typedef double R;\n"
-    text = kind + PRELUDE.read_text() + forward_text + alone_text + STEP + keeping_text + backward_text
+    text = prelude(double) + forward_text + alone_text + STEP + keeping_text + backward_text
     return Program(
         text,
         tables.sizes,

@@ -69,13 +69,7 @@ class CompiledUnits:
         arrays |= {f"kept{i}": t for i, t in zip(unit.remembered, remembered, strict=True)}
         for name, group in (("dexport", dexports), ("dlast", dlast)):
             arrays |= {f"{name}{i}": None if g is None else g.contiguous() for i, g in enumerate(group)}
-        covered = [0] * len(given.sequences)
-        for s in unit.backward.steps:
-            covered[given.places[s][0]] += unit.width
-        dsequences = [
-            torch.empty_like(t) if wide == t.shape[-1] else torch.zeros_like(t)
-            for t, wide in zip(given.sequences, covered, strict=True)
-        ]
+        dsequences = given.empty_gradients(unit)
         arrays |= {f"dsequence{s}": dsequences[given.places[s][0]] for s in unit.backward.steps}
         dvectors = {i: x.new_empty(batch, unit.width) for i in unit.backward.vectors}
         arrays |= {f"dvector{i}": t for i, t in dvectors.items()}

@@ -77,13 +77,7 @@ class GeneratedUnits:
         arrays |= _named("DE", [x.new_zeros(shape) if g is None else g.contiguous() for g in dexports])
         pairs = zip(given.initial, dlast, strict=True)
         arrays |= _named("DL", [torch.zeros_like(s) if g is None else g.contiguous() for s, g in pairs])
-        covered = [0] * len(given.sequences)
-        for s in unit.backward.steps:
-            covered[given.places[s][0]] += unit.width
-        dsequences = [
-            torch.empty_like(t) if wide == t.shape[-1] else torch.zeros_like(t)
-            for t, wide in zip(given.sequences, covered, strict=True)
-        ]
+        dsequences = given.empty_gradients(unit)
         arrays |= {f"DX{s}": dsequences[given.places[s][0]] for s in unit.backward.steps}
         dinitial = [torch.empty_like(s) for s in given.initial]
         arrays |= _named("DI", dinitial)

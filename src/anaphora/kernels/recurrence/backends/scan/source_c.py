@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anaphora.kernels.recurrence.backends.c.frame import laid_out
-from anaphora.kernels.recurrence.backends.c.source import PRELUDE
+from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.recurrence.backends.expressions import Body
 from anaphora.kernels.recurrence.front.derive import Derivative
 from anaphora.kernels.recurrence.front.units import Unit
@@ -27,18 +27,14 @@ class UnitProgram:
     backward: list[str]
 
 
-def kind_of(double: bool) -> str:
-    return "typedef double R;\n" if double else "#define SINGLE\ntypedef float R;\n"
-
-
 def products_source(double: bool) -> str:
     """The program of products over all steps."""
-    return kind_of(double) + PRELUDE.read_text() + MULTIPLY.read_text()
+    return prelude(double) + MULTIPLY.read_text()
 
 
 def units_source(units: Sequence[Unit], double: bool) -> tuple[str, list[UnitProgram]]:
     """The program of some units; equal structures give equal text, whatever their sizes."""
-    text, programs = [kind_of(double), PRELUDE.read_text()], []
+    text, programs = [prelude(double)], []
     for k, unit in enumerate(units):
         forward, forward_text = _forward(unit, k)
         backward, backward_text = _backward(unit, k)

@@ -34,6 +34,16 @@ class Given(NamedTuple):
     def flat(self) -> list[Tensor]:
         return [t for group in self[:4] for t in group]
 
+    def empty_gradients(self, unit: Unit) -> list[Tensor]:
+        """Room for the gradients of the sequences: zeros where the unit does not write every column of one."""
+        written = [0] * len(self.sequences)
+        for s in unit.backward.steps:
+            written[self.places[s][0]] += unit.width
+        return [
+            torch.empty_like(t) if wide == t.shape[-1] else torch.zeros_like(t)
+            for t, wide in zip(self.sequences, written, strict=True)
+        ]
+
     def counts(self) -> list[int]:
         return [len(group) for group in self[:4]]
 
