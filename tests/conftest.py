@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,30 @@ def _no_views_left() -> Iterator[None]:
     if len(VIEWS) != len(before):
         VIEWS.clear()
         VIEWS.update(before)
+
+
+@pytest.fixture(scope="module")
+def quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No optimisation and no place in the user's cache, for tests that compile much and compute little."""
+    from anaphora.kernels.toolchain import compiler
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
+    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture
+def onnx() -> Iterator[None]:
+    """Skips where the packages of ONNX are missing, and keeps their warnings quiet."""
+    from anaphora.tasks.exporting.graph import NEEDED
+
+    for name in NEEDED:
+        pytest.importorskip(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 @pytest.fixture

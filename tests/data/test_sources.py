@@ -23,22 +23,14 @@ from hypothesis import strategies as st
 import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.asked import asked_batches
-from anaphora.data.conll_sentences import open_sentences
 from anaphora.data.labelled import open_labelled, open_training
-from anaphora.data.series_readers import open_series, open_training_series, reopen_series
 from anaphora.data.sources import formats
-from anaphora.data.sources.holdout import held_count, hold_out, reopen_training
-from anaphora.data.sources.holdout import open_training as open_rows
 from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import open_source, reopen_source
-from anaphora.data.sources.report import reported
 from anaphora.data.sources.roles import LABELLED
-from anaphora.data.tagged import open_training as open_training_sentences
-from anaphora.data.text_readers import open_text, open_training_text, reopen_texts
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.given import given_inputs
-from anaphora.tasks.registry import TASKS
 
 Rows = list[tuple[str, str]]
 ROWS: Rows = [
@@ -171,90 +163,6 @@ def test_what_train_accepts_predict_reads_as_the_same_inputs(
         assert given_inputs(make(rows, tmp_path), source.describe()) == texts
 
 
-def test_what_was_detected_is_one_line(tmp_path: Path) -> None:
-    told: list[str] = []
-    path = tmp_path / "spam.csv"
-    path.write_text("class;message;;\n" + "".join(f"{i % 2};text {i};;x\n" for i in range(1200)))
-    with reported(told.append):
-        open_labelled(path)
-    assert told == [
-        f'read {path}: 1 200 rows, semicolon, header, source="message", target="class" (2 classes), '
-        "left out: 2 without a name"
-    ]
-
-
-def test_what_is_held_out_is_reported_when_data_are_opened_and_not_again(tmp_path: Path) -> None:
-    told: list[str] = []
-    path = tmp_path / "a.tsv"
-    path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(2000)))
-    with reported(told.append):
-        train, dev = open_rows(path, None, seed=1)
-        assert told[1:] == [
-            "held out 100 of 2 000 rows as dev data (valid gives others, holdout more or fewer)"
-        ]
-        again = reopen_training({"train": train.describe(), "valid": dev.describe()})
-    assert sum(line.startswith("held out") for line in told) == 1
-    assert list(again[1]) == list(dev)
-
-
-def test_a_file_of_another_encoding_is_told_how_to_be_converted(tmp_path: Path) -> None:
-    (tmp_path / "old.csv").write_bytes("text,label\nna\u00efve,x\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r"old\.csv:2: broken UTF-8 .*; save the file as UTF-8 \(`iconv"):
-        open_source(tmp_path / "old.csv")
-
-
-def test_one_class_is_called_so(tmp_path: Path) -> None:
-    told: list[str] = []
-    (tmp_path / "a.tsv").write_text("text one\tx\ntext two\tx\n")
-    with reported(told.append):
-        open_labelled(tmp_path / "a.tsv")
-    assert told[0].endswith("target=column 2 (1 class)")
-
-
-def test_a_row_knows_its_line_even_after_a_field_with_line_ends(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text('text,label\n"a\nb",x\nc,y\n')
-    found = open_source(path)
-    assert [row.place for row in found.rows()] == [f"{path}:2", f"{path}:4"]
-    held, dev = hold_out(found, seed=1)
-    assert {row.place for part in (held, dev) for row in part.rows()} == {f"{path}:2", f"{path}:4"}
-
-
-def test_nested_fields_numbers_as_labels_and_missing_ones(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"in": {"text": "a"}, "out": {"id": 3}}\n{"in": {"text": "b"}, "out": {"id": [1, 2]}}\n')
-    found = open_labelled(path, source_field="in.text", target_field="out.id")
-    assert list(found.read([0, 1])) == [("a", "3"), ("b", "1|2")]
-    with pytest.raises(DataError, match=r"has no field in.txt; did you mean in.text"):
-        open_labelled(path, source_field="in.txt", target_field="out.id")
-    (tmp_path / "b.jsonl").write_text('{"text": "a", "label": 1}\n{"text": "b", "label": null}\n')
-    with pytest.raises(DataError, match=r"b.jsonl:2: a missing value \(label\)"):
-        open_labelled(tmp_path / "b.jsonl")
-
-
-def test_a_tsv_with_a_header_and_one_by_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("sentence\tlabel\nit is good\t1\nit is bad\t0\n")
-    found = open_labelled(path)
-    assert list(found.read([0, 1])) == [("it is good", "1"), ("it is bad", "0")]
-    assert found.describe()["header"] is True
-    (tmp_path / "b.tsv").write_text("ham\tsee you\nspam\twin now\n")
-    found = open_labelled(tmp_path / "b.tsv", source_field="2", target_field="1")
-    assert list(found.read([0, 1])) == [("see you", "ham"), ("win now", "spam")]
-    batches = asked_batches(str(tmp_path / "b.tsv"), found.describe())
-    assert [one.text for batch in batches for one in batch] == ["see you", "win now"]
-
-
-def test_a_missing_value_of_a_frame_is_named_or_skipped() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": ["a", None, "c"], "label": [1, 2, 3]})
-    with pytest.raises(DataError, match=r"the train table:2: a missing value \(text\)"):
-        open_labelled(frame)
-    found = open_labelled(frame, bad_rows="skip")
-    assert list(found.read([0, 1])) == [("a", "1"), ("c", "3")]
-    assert found.describe()["skipped"] == {"a missing value": 1}
-
-
 def test_splits_of_a_set_are_found(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     parts = {"train": ROWS[:8], "validation": ROWS[8:]}
@@ -262,36 +170,6 @@ def test_splits_of_a_set_are_found(tmp_path: Path) -> None:
     train, dev = open_training(both, None, seed=1, holdout=0, spill=tmp_path)
     assert list(train.read(range(8))) == ROWS[:8]
     assert list(dev.read(range(4))) == ROWS[8:]
-
-
-@pytest.mark.parametrize(("holdout", "held"), [(0, 5), (0.2, 20), (0.001, 1), (7, 7), (1, 1), (99, 99)])
-def test_a_share_or_a_count_is_held_out(holdout: float, held: int) -> None:
-    assert held_count(holdout, 100) == held
-
-
-@pytest.mark.parametrize("holdout", [100, 0.999])
-def test_something_must_be_left(holdout: float) -> None:
-    with pytest.raises(DataError, match="cannot be held out as dev data"):
-        held_count(holdout, 100)
-
-
-@pytest.mark.parametrize("kind", ["numpy", "torch", "list", "loader", "frame"])
-def test_vectors_come_with_their_labels_from_every_kind_of_array(kind: str) -> None:
-    X = np.random.RandomState(1).randn(6, 4, 2).astype(np.float32)
-    y = [0, 1, 0, 1, 1, 0]
-    given: Any = {
-        "numpy": (X, np.array(y)),
-        "torch": (torch.from_numpy(X), torch.tensor(y)),
-        "list": XY(list(X), y),
-        "loader": torch.utils.data.DataLoader(
-            torch.utils.data.TensorDataset(torch.from_numpy(X), torch.tensor(y)), batch_size=4
-        ),
-        "frame": [{"sequence": x, "label": label} for x, label in zip(X, y, strict=True)],
-    }[kind]
-    found = open_labelled(given)
-    assert isinstance(found, VectorRows)
-    assert found.labels == [str(label) for label in y]
-    assert np.array_equal(np.stack(found.sequences), X)
 
 
 NEW_FORMAT = '''
@@ -331,112 +209,6 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         formats.formats.cache_clear()
     with pytest.raises(DataError, match=r"the ending \.keyed does not tell the form"):
         open_source(tmp_path / "train.keyed")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("a.zip", b"PK\3\4 no archive", "is damaged and cannot be unpacked"),
-        ("a.csv.zst", b"(\xb5/\xfd nothing", "is damaged and cannot be unpacked"),
-        ("a.parquet", b"PAR1 nothing", "is damaged or no Parquet"),
-        ("a.json", b'{"a": 1}\n{"a": 2}\n', "call it .jsonl"),
-        ("a.json", b"[1, 2]", "holds no list of objects"),
-        ("a.csv", "\ufefftext".encode("utf-16-le") + b"\0", "begins like UTF-16 and is none"),
-    ],
-)
-def test_damage_is_one_sentence(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
-    pytest.importorskip("zstandard")
-    pytest.importorskip("pyarrow")
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(DataError, match=sentence) as caught:
-        open_source(tmp_path / name)
-    assert "\n" not in str(caught.value)
-
-
-def test_every_task_holds_out_what_is_asked_for(tmp_path: Path) -> None:
-    assert all("holdout" in task.used(name) for task in TASKS.values() for name in task.presets)
-    (tmp_path / "a.txt").write_text("".join(f"line {i:02}\n" for i in range(50)))
-    for by_line in (True, False):
-        for holdout, held in ((0, 5), (0.2, 10), (7, 7)):
-            train, dev = open_training_text(
-                tmp_path / "a.txt", None, by_line=by_line, holdout=holdout, seed=1
-            )
-            assert (len(train), len(dev)) == (50 - held, held)
-            again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
-            assert [list(one.blocks()) for one in again] == [list(train.blocks()), list(dev.blocks())]
-    series = {"x": np.arange(100.0)}
-    for holdout, held in ((0, 10), (0.25, 25), (40, 40)):
-        _, held_out = open_training_series(
-            series, None, least=1, whole=False, holdout=holdout, spill=tmp_path
-        )
-        assert len(held_out) == held
-        reopened = reopen_series(held_out.describe(), spill=tmp_path)
-        assert reopened.describe() == held_out.describe()
-    sentences = [(["a", "b"], ["X", "Y"])] * 40
-    _, tagged = open_training_sentences(sentences, None, seed=1, holdout=0.5)
-    assert len(tagged) == 20
-
-
-def test_a_frame_of_words_and_tags_is_tagged(tmp_path: Path) -> None:
-    rows = [{"tokens": ["a", "b c"], "ner_tags": [0, 1]}, {"tokens": ["d"], "ner_tags": [0]}]
-    found = open_sentences(rows, spill=tmp_path)  # type: ignore[arg-type]
-    assert list(found) == [("a\tb c", "0\t1"), ("d", "0")]
-    assert list(open_sentences(columns_of_words(), spill=None)) == list(found)  # type: ignore[arg-type]
-
-
-def columns_of_words() -> Any:
-    return {"tokens": [["a", "b c"], ["d"]], "ner_tags": [[0, 1], [0]]}
-
-
-def test_running_text_comes_from_a_column(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"id": 1, "text": "one\\ntwo"}\n{"id": 2, "text": "three"}\n')
-    text = open_text(path)
-    assert "".join(text.blocks()) == "one\ntwo\nthree\n"
-    assert "".join(open_text([{"text": "one\ntwo"}, {"text": "three"}]).blocks()) == "one\ntwo\nthree\n"  # type: ignore[list-item]
-    (tmp_path / "b.csv").write_text("n,body\n1,a b\n2,c\n")
-    assert "".join(open_text(tmp_path / "b.csv").blocks()) == "n,body\n1,a b\n2,c\n"
-    assert "".join(open_text(tmp_path / "b.csv", source_field="body").blocks()) == "a b\nc\n"
-    train, dev = open_training_text(path, None, by_line=True, holdout=1, seed=1)
-    again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
-    assert list(again[0].blocks()) == list(train.blocks())
-
-
-def test_series_come_from_every_table_and_texts_beside_them_are_left_out(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(
-        {
-            "when": pandas.date_range("2026-01-01", periods=6, freq="h"),
-            "load": [1.0, 2.0, None, 4.0, 5.0, 6.0],
-            "note": ["a", "b", "c", "d", "e", "f"],
-        }
-    )
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    frame.to_json(tmp_path / "b.jsonl", orient="records", lines=True, date_format="iso")
-    given: list[Any] = [frame, tmp_path / "a.csv", tmp_path / "b.jsonl"]
-    for data in given:
-        with pytest.warns(UserWarning, match="left out note: texts, not numbers"):
-            found = open_series(data, time_field="when")
-        assert found.columns == ("load",)
-        assert len(found.series[0].times) == 6
-        np.testing.assert_array_equal(found.series[0].values[:, 0], [1, 2, np.nan, 4, 5, 6])
-
-
-def test_a_language_model_and_a_tagger_answer_the_tables_they_were_trained_on(tmp_path: Path) -> None:
-    path = tmp_path / "texts.jsonl"
-    path.write_text("".join(json.dumps({"n": i, "body": f"line {i}\nmore"}) + "\n" for i in range(20)))
-    an.LanguageModel("ngram").fit(path, out=tmp_path / "lm", source_field="body")
-    answers = [one.record["input"] for one in respond(an.load(tmp_path / "lm"), str(path), {})]
-    assert answers[:4] == ["line 0", "more", "line 1", "more"]
-    tagged = tmp_path / "tags.jsonl"
-    rows = [
-        {"tokens": ["a", "b c"] if i % 2 else ["b c"], "tags": ["X", "Y"] if i % 2 else ["Y"]}
-        for i in range(12)
-    ]
-    tagged.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    an.Tagger("hmm", holdout=0.25).fit(tagged, out=tmp_path / "tagger")
-    found = [json.loads(one.text) for one in respond(an.load(tmp_path / "tagger"), str(tagged), {})]
-    assert [row["prediction"] for row in found] == [" ".join(row["tags"]) for row in rows]
 
 
 def test_a_stream_without_end_is_an_error_and_no_long_wait(monkeypatch, tmp_path):

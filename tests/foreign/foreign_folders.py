@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 
@@ -31,5 +32,16 @@ def changed(file: str, **values: Any) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         found = json.loads((folder / file).read_text())
         (folder / file).write_text(json.dumps(found | values))
+
+    return damage
+
+
+def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """What changes the tensors of a folder."""
+
+    def damage(folder: Path) -> None:
+        found = load_file(folder / "model.safetensors")
+        change(found)
+        save_file(found, folder / "model.safetensors")
 
     return damage

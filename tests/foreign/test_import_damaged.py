@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from foreign_folders import tensors
 from foreign_tiny import TEXTS, classifier
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import anaphora as an
 from anaphora.cli import main
@@ -28,11 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "model"
-    copy.mkdir()
-    for one in whole.iterdir():
-        (copy / one.name).write_bytes(one.read_bytes())
-    return copy
+    return shutil.copytree(whole, tmp_path / "model")
 
 
 def test_what_was_exported_is_imported_with_equal_scores(whole: Path, tmp_path: Path) -> None:
@@ -45,15 +43,6 @@ def test_what_was_exported_is_imported_with_equal_scores(whole: Path, tmp_path: 
     first, second = (load_file(one / "model.safetensors") for one in (whole, tmp_path / "back"))
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        found = load_file(folder / "model.safetensors")
-        change(found)
-        save_file(found, folder / "model.safetensors")
-
-    return damage
 
 
 def config(**values: Any) -> Callable[[Path], None]:

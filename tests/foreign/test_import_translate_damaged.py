@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from foreign_folders import tensors
 from foreign_tiny import translator
 from safetensors.torch import load_file, save_file
 
@@ -26,20 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "model"
-    copy.mkdir()
-    for one in whole.iterdir():
-        (copy / one.name).write_bytes(one.read_bytes())
-    return copy
-
-
-def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        found = load_file(folder / "model.safetensors")
-        change(found)
-        save_file(found, folder / "model.safetensors")
-
-    return damage
+    return shutil.copytree(whole, tmp_path / "model")
 
 
 def said(name: str = "config.json", **values: Any) -> Callable[[Path], None]:

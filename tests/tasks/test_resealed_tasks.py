@@ -24,6 +24,7 @@ MAKE = {
     ),
     "tag": lambda out: an.Tagger("hmm").fit([("a b c", "X Y X"), ("b a", "Y X")] * 6, out=out),
     "vectors": lambda out: an.Classifier("lstm", **TINY).fit(SEQUENCES, valid=SEQUENCES[:3], out=out),
+    "rocket": lambda out: an.Classifier("rocket", thresholds=1).fit(SEQUENCES, valid=SEQUENCES[:3], out=out),
     "ngrams": lambda out: an.Classifier("ngrams").fit([("good a", "p"), ("bad b", "n")] * 6, out=out),
 }
 

@@ -227,7 +227,13 @@ def test_synonyms_name_settings_and_none_hides_one():
 
 @pytest.mark.parametrize(
     ("task", "model"),
-    [("Classifier", "ngrams"), ("Tagger", "hmm"), ("LanguageModel", "ngram"), ("Forecaster", "var")],
+    [
+        ("Classifier", "ngrams"),
+        ("Classifier", "rocket"),
+        ("Tagger", "hmm"),
+        ("LanguageModel", "ngram"),
+        ("Forecaster", "var"),
+    ],
 )
 def test_a_harmless_setting_without_effect_is_a_warning(task, model):
     with pytest.warns(UserWarning, match=f"threads has no effect on the preset {model}"):

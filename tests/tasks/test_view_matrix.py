@@ -45,6 +45,7 @@ FEW = {
     ("Captioner", "lstm-attention"),
     ("Transcriber", "joint"),
     ("Classifier", "ngrams"),
+    ("Classifier", "rocket"),
     ("Classifier", "mamba"),
     ("Classifier", "glimpse"),
     ("Answerer", "lstm-attention"),

@@ -37,10 +37,14 @@ class Verdict:
 
 
 def check(exercise: str, answer: Any) -> Verdict:
-    """Check the answer to an exercise such as ``"14.2"``: a number, a text, a tensor or a function, as the exercise says.
+    """Check the answer to an exercise of the lessons.
 
-    An `AnaphoraError` where there is no such exercise. An answer that fails when it is tried out is wrong, and the hint
-    names the failure.
+    Args:
+        exercise: the lesson and the number of the exercise in it, such as ``"14.2"``.
+        answer: a number, a text, a tensor or a function, as the exercise says.
+
+    Returns a `Verdict`, which is true where the answer is right and else has a ``hint``. An answer that fails when it is tried out
+    is wrong, and the hint names the failure. Raises an `AnaphoraError` where there is no such exercise.
 
     >>> import anaphora as an
     >>> an.learn.check("14.1", 3)

@@ -25,13 +25,13 @@ MOST_SIZE = 768
 
 
 def film(*runs: str | Path) -> Trace:
-    """A `Trace` of tables, every record with its ``run``:
+    """How the weights moved while ``runs`` (their folders) trained, as a `Trace` of tables; every record names its ``run``.
 
-    ``moved`` (step, part, norm ‖W‖, moved ‖W − W₀‖ / ‖W₀‖; part ``all`` is the whole model), ``spread`` (when: initial or trained,
-    part, value, density: the histogram of its weights on the same bins) and ``singular`` (when, matrix, rank, value: of the
-    largest matrix). W₀ is the first frame. A `RunError` where a run has no film.
+        moved       step, part, norm ‖W‖, moved ‖W − W₀‖ / ‖W₀‖ from the first frame W₀; part ``all`` is the whole model
+        spread      when (initial or trained), part, value, density: the histogram of its weights on the same bins
+        singular    when, matrix, rank, value: the singular values of the largest matrix
 
-    ``runs``: their folders.
+    Raises a `RunError` where a run has no film.
 
     >>> from anaphora.probe.film import film
     >>> model = torch.nn.Linear(2, 1)

@@ -87,23 +87,17 @@ def probe_seq2seq(
     finally:
         model.train(was_training)
     tokens = {"source": [*source_pieces, END], "target": [*target_pieces, END]}
-    log_probs = seen[0].float().log_softmax(-1)
     arrays, known = sided_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
     arrays |= {**position_arrays(model.encoder, len(tokens["source"])), **extra, **shared[0]}
-    known |= shared[1]
-    top = log_probs.topk(min(TOP, log_probs.shape[-1]), dim=-1)
-    own = log_probs.gather(1, _ids(target_ids, device)[:, None])[:, 0]
-    arrays["log_probs"] = Array(("target",), as_numpy(own))
-    arrays["top_log_probs"] = Array(("target", "rank"), as_numpy(top.values))
-    arrays["top_symbols"] = Array(("target", "rank"), top.indices.cpu().numpy())
-    known |= {
+    spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
+    written, tables = _written(seen[0].float().log_softmax(-1), _ids(target_ids, device), spell)
+    arrays |= written
+    known |= shared[1] | {
         "model": weights_hash(model),
         "dtype": str(seen.dtype).removeprefix("torch."),
         "max_difference": float((seen.float() - plain.float()).abs().max()),
         "output": _origin(nbest),
     }
-    spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
-    tables = {"top": _top_table(top.indices, top.values, spell)}
     if "ablation" in what:
         tables["ablation"] = _ablation(model, inputs, _ids(target_ids, device))
     if nbest is not None:
@@ -260,13 +254,22 @@ def _kind(path: str, name: str, ndim: int, attends_to_source: bool) -> str | Non
     return None
 
 
-def _top_table(
-    symbols: Tensor, log_probs: Tensor, spell: Callable[[list[int]], list[str]]
-) -> list[dict[str, Any]]:
-    return [
+def _written(
+    log_probs: Tensor, target: Tensor, spell: Callable[[list[int]], list[str]]
+) -> tuple[dict[str, Array], dict[str, list[dict[str, Any]]]]:
+    """Of log p (target, V): that of the symbols of the target (target,), and the most probable symbols at each place."""
+    top = log_probs.topk(min(TOP, log_probs.shape[-1]), dim=-1)
+    own = log_probs.gather(1, target[:, None])[:, 0]
+    arrays = {
+        "log_probs": Array(("target",), as_numpy(own)),
+        "top_log_probs": Array(("target", "rank"), as_numpy(top.values)),
+        "top_symbols": Array(("target", "rank"), top.indices.cpu().numpy()),
+    }
+    table = [
         {"pieces": spell(ids), "log_probs": [value if math.isfinite(value) else None for value in values]}
-        for ids, values in zip(symbols.tolist(), log_probs.tolist(), strict=True)
+        for ids, values in zip(top.indices.tolist(), top.values.tolist(), strict=True)
     ]
+    return arrays, {"top": table}
 
 
 def search_tables(nbest: NBest, spell: Callable[[list[int]], list[str]]) -> dict[str, list[dict[str, Any]]]:

@@ -19,11 +19,12 @@ def probe_vectors(
 ) -> Trace:
     """A trace of ``matrix`` (symbols, width): at most the first 4096, which in a vocabulary are the commonest.
 
-    embeddings (symbol, unit)     the vectors
-    projection (symbol, rank)     their first three principal components, centred
-    spread (rank,)                share of the variance along every principal component
+        embeddings (symbol, unit)     the vectors
+        projection (symbol, rank)     their first three principal components, centred
+        spread (unit,)                share of the variance along every principal component, largest first
 
-    ``names``: of the symbols; ``facts``: what else the trace should say.
+    ``names``: of the symbols; ``facts``: what else the trace should say. Raises an `AnaphoraError` for fewer than two vectors, for
+    another number of names, and for numbers that are not finite.
 
     >>> from anaphora.probe.vectors import probe_vectors
     >>> probe_vectors(["a", "b", "c"], np.eye(3)).array("projection", "symbol", "rank").shape

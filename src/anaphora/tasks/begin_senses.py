@@ -9,7 +9,7 @@ from typing import Any
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.reading import is_foreign, read_json
-from anaphora.settings.base import written
+from anaphora.tasks.begun.donor import differing
 from anaphora.tasks.config import read_config
 from anaphora.tasks.importing_senses import open_body
 from anaphora.tasks.load import load
@@ -58,11 +58,7 @@ def adopt_sense(
     training = {*task.settings.model_fields} - _sizes(task, own.model)
     values = {key: getattr(own, key) for key in task.used(own.model) if key not in training}
     free = {key: values.pop(key) for key in _TRAINING_ONLY if key in values}
-    problems = [
-        f"{key} = {written(given[key])} differs from {written(value)} of {init}, which init names; leave {key} out."
-        for key, value in values.items()
-        if key in given and given[key] != value
-    ]
+    problems = differing(given, values, init)
     if given.get("model", own.model) not in (own.model, task.default_preset):
         problems.append(f"model = {given['model']!r} differs from {own.model!r} of {init}; leave model out.")
     if problems:

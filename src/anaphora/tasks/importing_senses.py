@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,69 +19,69 @@ from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of,
 _NO_WORDS = Numbering.ours(4)
 
 
+@dataclass(frozen=True)
+class _Model:
+    """A model of others: where it is, what its config says, and our settings of it, which the functions below complete."""
+
+    folder: Path
+    config: dict[str, Any]
+    architecture: Architecture
+    name: str
+    settings: dict[str, Any]
+    device: str
+
+    def filled(self, m: Any, words: Numbering, *, body: str) -> Any:
+        """``m`` with the weights of the folder."""
+        of = (self.folder, self.architecture, self.name, self.settings)
+        return filled(m, *of, words, body=body, device=self.device)
+
+
 def open_sense(
     folder: Path, config: dict[str, Any], architecture: Architecture, name: str, *, device: str, trust: bool
 ) -> Any:
     """The model in ``folder``, whose inputs are pictures or sound, as a trained estimator; see `open_foreign`."""
-    s = settings_of(folder, architecture, name, config)
+    model = _Model(
+        folder, config, architecture, name, settings_of(folder, architecture, name, config), device
+    )
     if architecture.heads[name].task == "classify":
-        return _classifier(folder, config, architecture, name, s, device)
-    if architecture.model_type == "whisper":
-        return _writer(folder, config, architecture, name, s, device, trust)
-    return _transcriber(folder, config, architecture, name, s, device)
+        return _classifier(model)
+    return _writer(model, trust) if architecture.model_type == "whisper" else _transcriber(model)
 
 
-def _classifier(
-    folder: Path,
-    config: dict[str, Any],
-    architecture: Architecture,
-    name: str,
-    s: dict[str, Any],
-    device: str,
-) -> Any:
+def _classifier(model: _Model) -> Any:
     """A `Classifier` of pictures of any size."""
-    inputs = read_preparation(folder, architecture.model_type, (s["rows"], s["columns"]), s["channels"])
-    labels, s["target"] = labels_of(folder, config)
+    s, size = model.settings, (model.settings["rows"], model.settings["columns"])
+    inputs = read_preparation(model.folder, model.architecture.model_type, size, s["channels"])
+    labels, s["target"] = labels_of(model.folder, model.config)
     s["two_scores"] = len(labels) == 2
-    m = made(folder, "classify", s)
+    m = made(model.folder, "classify", s)
     m.inputs_ = inputs
     m.targets_ = Targets("number") if s["target"] == "number" else Targets(s["target"], labels)
-    return filled(m, folder, architecture, name, s, _NO_WORDS, body="encoder.", device=device)
+    return model.filled(m, _NO_WORDS, body="encoder.")
 
 
-def _transcriber(
-    folder: Path,
-    config: dict[str, Any],
-    architecture: Architecture,
-    name: str,
-    s: dict[str, Any],
-    device: str,
-) -> Any:
+def _transcriber(model: _Model) -> Any:
     """A `Transcriber` that hears samples and writes letters."""
-    tokenizer = read_letters(folder, config | {"vocab_size": s["symbols"]})
-    s |= read_hearing(folder) | {"tokens": "char"}
-    m = made(folder, "transcribe", s)
-    m.tokenizer_, m.words_ = tokenizer, []
-    m.ear_ = Ear(m.settings_, "audio", s["rate"], 1)
-    return filled(m, folder, architecture, name, s, tokenizer.numbering, body="encoder.", device=device)
+    s = model.settings
+    tokenizer = read_letters(model.folder, model.config | {"vocab_size": s["symbols"]})
+    s |= read_hearing(model.folder) | {"tokens": "char"}
+    return model.filled(_hearing(model, tokenizer, 1), tokenizer.numbering, body="encoder.")
 
 
-def _writer(
-    folder: Path,
-    config: dict[str, Any],
-    architecture: Architecture,
-    name: str,
-    s: dict[str, Any],
-    device: str,
-    trust: bool,
-) -> Any:
+def _writer(model: _Model, trust: bool) -> Any:
     """A `Transcriber` that writes pieces of words, symbol by symbol."""
-    tokenizer, prompt = read_speaking(folder, config, trust=trust)
-    s |= prompt | read_listening(folder, s["bins"], s["max_tokens"]) | {"tokens": "bpe"}
-    m = made(folder, "transcribe", s)
+    s = model.settings
+    tokenizer, prompt = read_speaking(model.folder, model.config, trust=trust)
+    s |= prompt | read_listening(model.folder, s["bins"], s["max_tokens"]) | {"tokens": "bpe"}
+    return model.filled(_hearing(model, tokenizer, s["bins"]), tokenizer.numbering, body="")
+
+
+def _hearing(model: _Model, tokenizer: Tokenizer, width: int) -> Any:
+    """A `Transcriber` without a model yet, which hears ``width`` numbers at a time."""
+    m = made(model.folder, "transcribe", model.settings)
     m.tokenizer_, m.words_ = tokenizer, []
-    m.ear_ = Ear(m.settings_, "audio", s["rate"], s["bins"])
-    return filled(m, folder, architecture, name, s, tokenizer.numbering, body="", device=device)
+    m.ear_ = Ear(m.settings_, "audio", model.settings["rate"], width)
+    return m
 
 
 def open_body(folder: Path, config: dict[str, Any], architecture: Architecture, name: str) -> Any:

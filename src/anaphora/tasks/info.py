@@ -28,6 +28,8 @@ class Preset:
     defaults: Mapping[str, Any]
     uses: Uses
     direct: bool = False
+    drawn: bool = False
+    """Whether a ``direct`` preset draws something by the seed, so that several seeds give several models."""
     budget: Mapping[str, Any] = field(default_factory=dict)
     """How long it trains where ``steps`` are not given: epochs with bounds, patience, evaluations; in place of ``defaults``."""
 

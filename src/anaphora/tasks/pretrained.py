@@ -33,6 +33,7 @@ from anaphora.settings import (
 )
 from anaphora.settings.base import written
 from anaphora.settings.own import trusting
+from anaphora.tasks.begun.donor import differing
 from anaphora.tasks.config import read_config
 from anaphora.tasks.load import load
 from anaphora.tasks.parts import make_recurrent
@@ -260,11 +261,7 @@ def adopt(
     values["model"] = preset
     used = task.used(preset)
     values = {key: value for key, value in values.items() if key in used}
-    problems = [
-        f"{key} = {written(given[key])} differs from {written(value)} of {path}, which init names; leave {key} out."
-        for key, value in values.items()
-        if key in given and given[key] != value
-    ]
+    problems = differing(given, values, path)
     if own.model in RECURRENT and given.get("mix"):
         problems.append(
             f"mix = true is for a Transformer, but {path} has the preset {own.model}; leave it out."

@@ -82,7 +82,7 @@ def speed(wave: Wave, factor: float) -> Wave:
 def noise(wave: Wave, level: float, random: np.random.RandomState, slope: float = 0.0) -> Wave:
     """Noise added, ``level`` times as strong as the sound itself:
 
-    x'_n = x_n + level · √(Σ x² / n) · ε_n        (signal to noise: −20 log₁₀ level dB)
+        x'_n = x_n + level · √(mean(x²)) · ε_n        (signal to noise: −20 log₁₀ level dB)
 
     ε has variance 1 and the power spectrum f^{−slope}: 0 is white, 1 pink, 2 brown. White ε_n are drawn from N(0, 1).
 

@@ -72,8 +72,12 @@ def read_audio(path: str | Path, *, rate: int | None = None) -> tuple[Wave, int]
 
 
 def as_wave(samples: Any, name: str) -> Wave:
-    """The ``samples`` (n,) of one channel from Python, as float32. Arrays of whole numbers with 8, 16 or 32 bits, as other libraries read them from WAV files,
-    become −1 … 1 as those of files do; other numbers stay as they are. A `DataError` begins with ``name``.
+    """The ``samples`` (n,) of one channel from Python, as float32 (n,).
+
+    Arrays of whole numbers with 8, 16 or 32 bits, as other libraries read them from WAV files, become −1 … 1 as those of files do;
+    other numbers stay as they are, with a warning where they are far outside of it.
+
+    Raises a `DataError`, which begins with ``name``, for several channels, and for samples that are no numbers or not finite.
 
     >>> from anaphora.data.audio.files import as_wave
     >>> as_wave(np.array([0, 16384, -32768], np.int16), "recording 1").tolist()

@@ -27,7 +27,7 @@ def stretch(wave: Wave, factor: float, rate: int) -> Wave:
     laid down every 15 ms with Hann's weights, which sum to one. Each is taken within 8 ms of its place where it correlates most
     with what would follow the window before it.
 
-    ``wave``: the samples, ``rate`` of them a second.
+    ``wave``: the samples, float32, ``rate`` of them a second. Raises a `DataError` for a ``factor`` outside of 0.5 … 2.
 
     >>> from anaphora.data.audio.rooms import stretch
     >>> stretch(np.ones(4000, np.float32), 2.0, 8000).shape
@@ -72,9 +72,11 @@ def pitch(wave: Wave, factor: float, rate: int) -> Wave:
 def reverberate(wave: Wave, seconds: float, share: float, rate: int, random: np.random.RandomState) -> Wave:
     """The sound (n,) with the echoes of a room in which it fades by 60 dB in ``seconds``; as long as before.
 
-    x' = x * h,    h_0 = 1,    h_n = c ε_n 10^{−3 n / (seconds · rate)},    ε_n ~ N(0, 1),    Σ_{n>0} h_n² = share
+        x' = x ∗ h,    h_0 = 1,    h_n = c ε_n 10^{−3 n / (seconds · rate)},    ε_n ~ N(0, 1)
 
-    ``wave``: the samples, ``rate`` of them a second; ``share``: the energy of the echoes; ``random`` draws ε.
+    ∗ is the convolution over time, and c is such that the echoes have the energy Σ_{n>0} h_n² = share. ``wave``: the samples x, float32,
+    ``rate`` of them a second; ``random`` draws ε. Without echoes (fewer than two samples of them, or ``share`` ≤ 0) the sound itself
+    comes back.
 
     >>> from anaphora.data.audio.rooms import reverberate
     >>> reverberate(np.ones(1000, np.float32), 0.3, 0.5, 8000, np.random.RandomState(1)).shape

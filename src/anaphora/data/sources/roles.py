@@ -83,7 +83,9 @@ def choose_columns(
     named = [name for name in names if name.strip()]  # columns without a name have no role
     if len(named) < len(roles):
         what = "a pair needs two" if len(roles) == 2 else f"{len(roles)} are needed"
-        raise DataError(f"{where} has only the field {listed(named) or '(none)'}; {what}.")
+        raise DataError(
+            f"{where} has only the field {listed(named) or '(none)'}; {what}: add what is missing, or check how columns are separated."
+        )
     asked = [given.get(role.field) for role in roles]
     for name in filter(None, asked):
         for one in parts_of(name, names):

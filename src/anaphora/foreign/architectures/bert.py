@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, affine, joined, untied
+from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, SIZES, affine, joined, untied
 from anaphora.foreign.hows import BIAS, QKV, SAME, SCORES, VECTORS, Identity
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, Values
 
@@ -65,10 +65,7 @@ BERT = Architecture(
         "BertModel": Head("embed", EMBEDDED, {"model": "transformer", "pooling": "mean"}, bare=True),
     },
     fields=(
-        Field("vocab_size", "symbols"),
-        Field("hidden_size", "hidden"),
-        Field("num_hidden_layers", "layers"),
-        Field("num_attention_heads", "heads"),
+        *SIZES,
         Field("intermediate_size", "feedforward"),
         Field("max_position_embeddings", "max_positions", default=512),
         Field("type_vocab_size", "token_types", default=2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, affine, rope, untied
+from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, SIZES, affine, rope, untied
 from anaphora.foreign.hows import NO_BIAS, SCORES, VECTORS, ByHead
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, Values
 
@@ -58,10 +58,7 @@ GPT_NEOX = Architecture(
         ),
     },
     fields=(
-        Field("vocab_size", "symbols"),
-        Field("hidden_size", "hidden"),
-        Field("num_hidden_layers", "layers"),
-        Field("num_attention_heads", "heads"),
+        *SIZES,
         Field("intermediate_size", "feedforward"),
         Field("hidden_act", "activation", ACTIVATIONS, "gelu"),
         Field("layer_norm_eps", "norm_eps", default=1e-5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anaphora.foreign.architectures.parts import LAYER, PLAIN, rope, untied
+from anaphora.foreign.architectures.parts import LAYER, PLAIN, SIZES, rope, untied
 from anaphora.foreign.hows import GATED, NO_BIAS, SCORES, TURNED_QKV, VECTORS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
 
@@ -99,10 +99,7 @@ LLAMA = Architecture(
     ),
     heads=_head("LlamaForCausalLM"),
     fields=(
-        Field("vocab_size", "symbols"),
-        Field("hidden_size", "hidden"),
-        Field("num_hidden_layers", "layers"),
-        Field("num_attention_heads", "heads"),
+        *SIZES,
         Field("intermediate_size", "feedforward"),
         Field("hidden_act", "activation", {"silu": "swiglu"}, "silu"),
         Field("rms_norm_eps", "norm_eps", default=1e-6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, affine, joined, untied
+from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, PLAIN, SIZES, affine, joined, untied
 from anaphora.foreign.hows import NO_BIAS, QKV, SCORES, VECTORS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
 
@@ -51,10 +51,7 @@ OPT = Architecture(
         ),
     },
     fields=(
-        Field("vocab_size", "symbols"),
-        Field("hidden_size", "hidden"),
-        Field("num_hidden_layers", "layers"),
-        Field("num_attention_heads", "heads"),
+        *SIZES,
         Field("ffn_dim", "feedforward"),
         Field("max_position_embeddings", "max_positions", default=2048),
         Field("do_layer_norm_before", "norm_first", default=True),

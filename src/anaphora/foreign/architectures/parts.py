@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anaphora.foreign.hows import SAME, How
-from anaphora.foreign.mapping import Rule, UnmappedError, Values
+from anaphora.foreign.mapping import Field, Rule, UnmappedError, Values
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -29,6 +29,13 @@ PLAIN: Mapping[str, Any] = {
     "attention_window": 0,
 }
 """Settings of a Transformer as most have them."""
+SIZES = (
+    Field("vocab_size", "symbols"),
+    Field("hidden_size", "hidden"),
+    Field("num_hidden_layers", "layers"),
+    Field("num_attention_heads", "heads"),
+)
+"""The sizes of a Transformer under the names that most configs have for them."""
 LAYER = "stack.layers.{i}."
 
 

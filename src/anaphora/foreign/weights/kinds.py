@@ -21,7 +21,6 @@ from anaphora.foreign.weights.torch_file import read_checkpoint, read_safetensor
 
 _HEAD = 64
 _HDF5 = b"\x89HDF\r\n\x1a\n"
-_TAR = b"ustar"
 
 
 def kind_of(path: Path) -> str:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_own import EngineTokenizer, engine_of
-from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.errors import DataError, SettingsError
 from anaphora.settings import HoldoutSettings, InitSettings, TrainingSettings, TuningSettings
-from anaphora.settings.base import written
 from anaphora.settings.language import SampleSettings
-from anaphora.settings.own import Part, trusting
+from anaphora.settings.own import Part
 from anaphora.settings.teaching import TeacherSettings
-from anaphora.tasks.load import load
+from anaphora.tasks.begun.donor import differing, only_donor
 from anaphora.tasks.pretrained import is_public
 from anaphora.tasks.registry import resolve
 from anaphora.tasks.tuning import usual_training
@@ -58,18 +56,13 @@ _WINDOW = 256
 
 def donor_of(m: LanguageModel) -> Any:
     """The language model that ``init`` names, on the CPU; a `RunError` or `SettingsError` where it is none."""
-    names = m.settings_.donors
-    if len(names) != 1:
-        raise SettingsError(
-            [f"init = {written(m.settings_.init)} must name one model for a language model to go on from."]
-        )
-    found: Any = load(Path(names[0]), device="cpu", trust=trusting())
-    if found.command != "language" or found._direct or isinstance(found.settings_.model, Part):
-        what = f"a {type(found).__name__} of the preset {found.settings_.model}"
-        raise RunError(
-            f"{names[0]} is {what}, but a language model goes on from a network that is one; give such a run."
-        )
-    return found
+
+    def serves(found: Any) -> bool:
+        network = not found._direct and not isinstance(found.settings_.model, Part)
+        return found.command == "language" and network
+
+    wanted = "a network that is one; give such a run"
+    return only_donor(m, name="a language model", wanted=wanted, serves=serves)
 
 
 def begin(m: LanguageModel) -> None:
@@ -80,11 +73,7 @@ def begin(m: LanguageModel) -> None:
     values = {key: getattr(own, key) for key in kept}
     if public:  # texts of such models stand between their own beginning and end, or run on
         values["lines"] = given.get("lines", own.model == "masked" or not _breaks(donor.tokenizer_))
-    problems = [
-        f"{key} = {written(given[key])} differs from {written(value)} of {path}, which init names; leave {key} out."
-        for key, value in sorted(values.items())
-        if key in given and given[key] != value
-    ]
+    problems = differing(given, values, path)
     table = getattr(own, "positions", "") == "learned"
     if table and given.get("context", 0) > own.context:
         problems.append(

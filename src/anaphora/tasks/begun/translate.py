@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from anaphora.errors import RunError, SettingsError
+from anaphora.errors import SettingsError
 from anaphora.settings import (
     HoldoutSettings,
     InitSettings,
@@ -15,11 +14,10 @@ from anaphora.settings import (
     TrainingSettings,
     TuningSettings,
 )
-from anaphora.settings.base import written
-from anaphora.settings.own import Part, trusting
+from anaphora.settings.own import Part
 from anaphora.settings.seq2seq import ForcingSettings, NoiseSettings, SmoothingSettings
 from anaphora.settings.teaching import TeacherSettings
-from anaphora.tasks.load import load
+from anaphora.tasks.begun.donor import differing, only_donor
 from anaphora.tasks.parts import ENDS
 from anaphora.tasks.pretrained import is_public
 from anaphora.tasks.registry import resolve
@@ -54,18 +52,12 @@ _LONGEST = 256
 
 def donor_of(m: Translator) -> Any:
     """The translator that ``init`` names, on the CPU; a `RunError` or `SettingsError` where it is none."""
-    names = m.settings_.donors
-    if len(names) != 1:
-        raise SettingsError(
-            [f"init = {written(m.settings_.init)} must name one model for a translator to go on from."]
-        )
-    found: Any = load(Path(names[0]), device="cpu", trust=trusting())
-    if found.command != "translate" or isinstance(found.settings_.model, Part):
-        what = f"a {type(found).__name__} of the preset {found.settings_.model}"
-        raise RunError(
-            f"{names[0]} is {what}, but a translator goes on from an encoder-decoder that is one; give such a run or folder."
-        )
-    return found
+
+    def serves(found: Any) -> bool:
+        return found.command == "translate" and not isinstance(found.settings_.model, Part)
+
+    wanted = "an encoder-decoder that is one; give such a run or folder"
+    return only_donor(m, name="a translator", wanted=wanted, serves=serves)
 
 
 def begin(m: Translator) -> None:
@@ -78,11 +70,7 @@ def begin(m: Translator) -> None:
     learned = getattr(own, "positions", "") == "learned"
     if learned and not own.max_positions:  # a table as long as its longest training input
         values["max_tokens"] = own.max_tokens
-    problems = [
-        f"{key} = {written(given[key])} differs from {written(value)} of {path}, which init names; leave {key} out."
-        for key, value in sorted(values.items())
-        if key in given and given[key] != value
-    ]
+    problems = differing(given, values, path)
     limit = own.max_positions - ENDS if learned and own.max_positions else 0
     if limit and given.get("max_tokens", 0) > limit:
         problems.append(

@@ -119,12 +119,13 @@ def compare(
         seed: of the samples.
         device: where the models run, ``"auto"``, ``"cpu"`` or ``"cuda"``.
         trust: import own parts that the folders name; see `load`.
-        bad_rows: ``"skip"`` leaves out rows of ``data`` that cannot be read, ``"error"`` stops at the first.
+        bad_rows: ``"skip"`` leaves out rows of ``data`` that cannot be read, ``"strict"`` stops at the first.
         source_field, target_field, time_field: columns of ``data``, where it is a table.
         options: those of ``score``, such as ``beam``.
 
     Returns a `Comparison`: ``print`` shows it as a table, ``to_dict()`` gives the numbers.
-    Raises a `RunError` for runs of different tasks, and a `DataError` where the runs do not read the same examples.
+    Raises a `RunError` for runs of different tasks, a `DataError` where the runs do not read the same examples, and a
+    `SettingsError` for ``examples``, ``samples`` or ``level`` out of bounds.
 
     >>> rows = [("good film", "yes"), ("bad film", "no")] * 6
     >>> a, b = an.Classifier("ngrams").fit(rows), an.Classifier("ngrams", word_ngrams=1).fit(rows)
@@ -142,9 +143,6 @@ def compare(
     judged = [one.model._judge(part, options) for one, part in zip(contestants, sets, strict=True)]
     rates = [len(one.inputs) / max(one.seconds, 1e-9) for one in judged]
     judged, notes = _on_common(contestants, judged)
-    notes += [
-        f"{one.name} {note}" for one, found in zip(contestants, judged, strict=True) for note in found.notes
-    ]
     measures, more = _measured(contestants, judged, samples=samples, level=level, seed=seed)
     return Comparison(
         task.command,
@@ -159,8 +157,14 @@ def compare(
         _differing(contestants),
         measures,
         _disagreements(judged, examples),
-        notes + more,
+        notes + _own_notes(contestants, judged) + more,
     )
+
+
+def _own_notes(contestants: Sequence[Contestant], judged: Sequence[Judged]) -> list[str]:
+    return [
+        f"{one.name} {note}" for one, found in zip(contestants, judged, strict=True) for note in found.notes
+    ]
 
 
 def _check(examples: int, samples: int, level: float) -> None:

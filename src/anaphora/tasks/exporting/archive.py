@@ -117,6 +117,10 @@ def _language(m: Any) -> Call:
 
 
 def _reader(m: Any) -> Call:
+    if m._direct:
+        raise AnaphoraError(
+            f"the preset {m.settings_.model} is a table of weights, not a network; its run folder holds it already."
+        )
     if isinstance(m.inputs_, NGramInputs) or "channels" in m.inputs_.sizes:
         raise AnaphoraError(
             f"the preset {m.settings_.model} has no sequence of symbols or vectors; export it to onnx."

@@ -86,6 +86,8 @@ def write_graph(graph: Graph, path: Path) -> None:
     free = torch.export.Dim.AUTO
     shapes = tuple({place: free for place, axis in enumerate(graph.axes[name]) if axis} for name in given)
     called = _Called(module)
+    # torch caches compiled loops, and fails on the guards of one cached for an earlier export of another model.
+    torch.compiler.reset()
     with torch.no_grad(), scanned_layers(), _quiet():
         try:
             with _SIZES.patch(backed_size_oblivious=True):

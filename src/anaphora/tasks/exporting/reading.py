@@ -20,9 +20,9 @@ from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
 def classifier_export(m: Any) -> Export:
     """Symbols ``(batch, time)``, vectors ``(batch, time, features)`` or pictures ``(batch, rows, columns, channels)``, and
     lengths -> scores ``(batch, outputs)``."""
-    if isinstance(m.inputs_, NGramInputs):
+    if m._direct or isinstance(m.inputs_, NGramInputs):
         raise AnaphoraError(
-            "the preset ngrams is a table of weights, not a network; its run folder holds it already."
+            f"the preset {m.settings_.model} is a table of weights, not a network; its run folder holds it already."
         )
     s = m.settings_
     facts = {
