@@ -93,11 +93,41 @@ def test_explain_knows_the_options_of_trained_runs(capsys):
 
 
 @pytest.mark.parametrize(
+    ("word", "told", "shown"),
+    [
+        ("muon", "muon is a value of optimizer:", "orthogonalised momentum"),
+        ("fp8", "fp8 is a value of products:", "half, fp8"),
+        (
+            "dynamic-evaluation",
+            "dynamic-evaluation is called dynamic here.",
+            "Dynamic evaluation (Krause 2018)",
+        ),
+        ("batch_size", "called batch_tokens here. It counts symbols", "Symbols in one batch"),
+        ("rocket", "`anaphora explain --model rocket` lists its settings.", "of classify"),
+        ("lstm", "and `anaphora explain cell` another meaning of the word.", "of forecast"),
+    ],
+)
+def test_explain_knows_values_presets_and_the_words_of_others(capsys, word, told, shown):
+    assert main.run(["explain", word]) == 0
+    seen = capsys.readouterr()
+    assert told in seen.err
+    assert shown in " ".join(seen.out.split())
+
+
+def test_values_and_presets_are_explained_as_json(capsys):
+    assert main.run(["explain", "muon", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["Tagger"]["key"] == "optimizer"
+    assert main.run(["explain", "lstm", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "classify" in found["presets"]
+    assert "cell" in found["settings"]
+    assert main.run(["explain", "muon", "--task", "tag", "--model", "hmm"]) == 2
+    assert "muon is not a setting." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("muon", "Did you mean optimizer?"),
-        ("dynamic-evaluation", "Did you mean dynamic?"),
-        ("vtlp", "Did you mean warp?"),
         ("back-translation", "it is `anaphora synthesize RUN FILE --back`."),
         ("seeds", "it is `anaphora train TASK DATA --seeds N`."),
     ],

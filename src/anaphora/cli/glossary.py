@@ -103,6 +103,11 @@ def options(task: TaskInfo) -> dict[str, list[Entry]]:
     return found
 
 
+def with_value(task: TaskInfo, value: str) -> list[str]:
+    """The settings of ``task`` that can be ``value``, such as optimizer for muon."""
+    return [key for key, info in task.settings.model_fields.items() if value in _words(info)]
+
+
 def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) -> Entry:
     group = next((name for kind, name in GROUPS.items() if key in kind.model_fields), task.name)
     changed = {name: preset.usual[key] for name, preset in task.presets.items() if key in preset.usual}
@@ -115,16 +120,21 @@ def _entry(task: TaskInfo, key: str, info: FieldInfo, own: Mapping[str, Any]) ->
 def _allowed(info: FieldInfo) -> str:
     """``Literal["char", "word"]`` → "char, word"; a bounded number → "a whole number, at least 1"."""
     kind = info.annotation
-    if isinstance(info.json_schema_extra, dict) and "words" in info.json_schema_extra:
-        return ", ".join(str(word) for word in cast("list[str]", info.json_schema_extra["words"]))
-    if get_origin(kind) is Literal:
-        return ", ".join(str(word) or "nothing" for word in get_args(kind))
+    if words := _words(info):
+        return ", ".join(word or "nothing" for word in words)
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     parts = [names.get(kind, str(kind))]
-    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     for bound in info.metadata:
-        for name, text in words.items():
+        for name, text in bounds.items():
             value = getattr(bound, name, None)
             if value is not None:
                 parts.append(f"{text} {value}")
     return ", ".join(parts)
+
+
+def _words(info: FieldInfo) -> list[str]:
+    """The words among which a setting chooses; none where it is a number or any text."""
+    if isinstance(info.json_schema_extra, dict) and "words" in info.json_schema_extra:
+        return [str(word) for word in cast("list[str]", info.json_schema_extra["words"])]
+    return [str(word) for word in get_args(info.annotation)] if get_origin(info.annotation) is Literal else []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXAMPLES = """
 anaphora explain
 anaphora explain dropout
-anaphora explain dynamic
+anaphora explain muon
 anaphora explain --task classify
 anaphora explain --task classify --model bilstm
 """
@@ -52,14 +52,16 @@ def _complete_preset(ctx: click.Context, param: click.Parameter, incomplete: str
 def command(key: str | None, task: str | None, model: str | None, as_json: bool) -> None:
     """Explain the setting KEY: its meaning, its values, its default, and what the presets make of it.
 
+    KEY may also be the name of a preset, a word that a setting can be (muon), or what papers and other libraries call a setting.
     Without KEY all settings are listed, and what `score`, `predict` and `sample` take besides them. The same words are used in
     Python, `--set` and TOML files.
     """
-    from anaphora.cli.glossary import entries, options
+    from anaphora.cli.glossary import entries, options, with_value
     from anaphora.cli.output import emit
     from anaphora.cli.words import find_task
     from anaphora.errors import SettingsError
     from anaphora.settings.base import suggestion
+    from anaphora.settings.synonyms import SYNONYMS
     from anaphora.tasks.registry import TASKS
 
     asked = [find_task(task)] if task else list(TASKS.values())
@@ -80,22 +82,72 @@ def command(key: str | None, task: str | None, model: str | None, as_json: bool)
             _list(known, model)
             _list_options({info.name: options(info) for info in asked})
         return
+    others = {info.name: options(info) for info in asked}
     wanted = key.replace("-", "_").replace(" ", "_").partition("=")[0]
-    having = {name: found[wanted] for name, found in known.items() if wanted in found}
-    if not having:
-        others = {info.name: options(info) for info in asked}
-        if _explain_option(wanted, others, as_json=as_json):
-            return
-        if wanted in ELSEWHERE:
-            raise SettingsError([f"{key} is not a setting: it is {ELSEWHERE[wanted]}."])
-        words = [word for found in known.values() for word in found]
-        words += [entry.key for found in others.values() for listed in found.values() for entry in listed]
-        raise SettingsError([f"{key} is not a setting.{suggestion(wanted, list(dict.fromkeys(words)))}"])
-    if as_json:
-        emit({name: asdict(entry) for name, entry in having.items()})
+    if _explain(wanted, known, others, as_json=as_json):
         return
-    for meaning, tasks in _by_meaning(having).items():
-        _tell(meaning, tasks)
+    if wanted in ELSEWHERE:
+        raise SettingsError([f"{key} is not a setting: it is {ELSEWHERE[wanted]}."])
+    named = {info.command: info.presets[key].summary for info in asked if key in info.presets}
+    holding = list(dict.fromkeys(found for info in asked for found in with_value(info, key)))
+    if named:
+        _tell_presets(key, named, holding, as_json=as_json)
+        return
+    called, note = SYNONYMS.get(wanted.lower(), ("", ""))
+    for meant in holding or [called]:
+        about = (
+            f"{key} is a value of {', '.join(holding)}:"
+            if holding
+            else f"{key} is called {meant} here.{note}"
+        )
+        if meant and _explain(meant, known, others, as_json=as_json, about=about):
+            return
+    words = [word for found in known.values() for word in found]
+    words += [entry.key for found in others.values() for listed in found.values() for entry in listed]
+    raise SettingsError([f"{key} is not a setting.{suggestion(wanted, list(dict.fromkeys(words)))}"])
+
+
+def _explain(
+    key: str,
+    known: dict[str, dict[str, Entry]],
+    others: dict[str, dict[str, list[Entry]]],
+    *,
+    as_json: bool,
+    about: str = "",
+) -> bool:
+    """Explain a setting, or an option of the commands that use a trained run, after the line ``about``; False where there is none."""
+    from anaphora.cli.output import emit, say
+
+    having = {name: found[key] for name, found in known.items() if key in found}
+    options = {
+        f"{task} ({command})": entry
+        for task, commands in others.items()
+        for command, found in commands.items()
+        for entry in found
+        if entry.key == key
+    }
+    shown = having or options
+    if shown and about:
+        say(about)
+    if shown and as_json:
+        emit({name: asdict(entry) for name, entry in shown.items()})
+    else:
+        for meaning, tasks in _by_meaning(shown).items():
+            (_tell if having else _tell_option)(meaning, tasks)
+    return bool(shown)
+
+
+def _tell_presets(name: str, named: dict[str, str], holding: list[str], *, as_json: bool) -> None:
+    """What the presets called ``name`` are, by their task, and which settings can be ``name`` as well."""
+    from anaphora.cli.output import emit, heading, result, say, table
+
+    if as_json:
+        emit({"presets": named, "settings": holding})
+        return
+    result(f"{heading(name)}  a preset (`--model {name}`)")
+    result(table([(f"of {task}", summary) for task, summary in named.items()]))
+    more = f", and `anaphora explain {holding[0]}` another meaning of the word" if holding else ""
+    say(f"`anaphora explain --model {name}` lists its settings{more}.")
 
 
 def _list(known: dict[str, dict[str, Entry]], preset: str | None) -> None:
@@ -134,30 +186,15 @@ def _list_options(known: dict[str, dict[str, list[Entry]]]) -> None:
                 result()
 
 
-def _explain_option(key: str, known: dict[str, dict[str, list[Entry]]], *, as_json: bool) -> bool:
-    """Explain what ``key`` means to the commands that use a trained run; False where it means nothing."""
-    from anaphora.cli.output import emit, heading, result, table, word
+def _tell_option(meaning: str, tasks: dict[str, Entry]) -> None:
+    from anaphora.cli.output import heading, result, table, word
 
-    having = {
-        f"{task} ({command})": entry
-        for task, commands in known.items()
-        for command, found in commands.items()
-        for entry in found
-        if entry.key == key
-    }
-    if as_json and having:
-        emit({name: asdict(entry) for name, entry in having.items()})
-        return True
-    for meaning, same in _by_meaning(having).items():
-        first = next(iter(same.values()))
-        result(f"{heading(key)}  {meaning}")
-        default = word(first.default) or "…"
-        write = (
-            f"anaphora {first.group} RUN … --set {key}={default}, or m.{first.group}(…, {key}=…) in Python"
-        )
-        rows = [("values", first.allowed), ("default", word(first.default)), ("write", write)]
-        result(table([*rows, ("of", ", ".join(same))]))
-    return bool(having)
+    first = next(iter(tasks.values()))
+    result(f"{heading(first.key)}  {meaning}")
+    default = word(first.default) or "…"
+    write = f"anaphora {first.group} RUN … --set {first.key}={default}, or m.{first.group}(…, {first.key}=…) in Python"
+    rows = [("values", first.allowed), ("default", word(first.default)), ("write", write)]
+    result(table([*rows, ("of", ", ".join(tasks))]))
 
 
 def _by_meaning(having: dict[str, Entry]) -> dict[str, dict[str, Entry]]:
