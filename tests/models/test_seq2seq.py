@@ -15,6 +15,7 @@ from anaphora.models.bridge import Bridge, HandOver
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.models.whisper import PromptedDecoder
 from anaphora.nn import (
     GRU,
     LSTM,
@@ -322,3 +323,20 @@ def test_on_a_gpu(name: str) -> None:
         for t, symbols in enumerate(target.unbind(1)):
             log_probs, state = model.step(symbols, state)
             torch.testing.assert_close(log_probs, whole[:, t], rtol=0, atol=1e-4)
+
+
+def test_steps_of_a_decoder_that_never_writes_some_symbols_keep_its_log_p() -> None:
+    """As in Whisper: the rest is not scaled up to 1, or scores and beams would differ from those of its authors."""
+    plain, (source, lengths, _) = transformers().eval(), batch()
+    parts = plain.decoder
+    decoder = PromptedDecoder(
+        parts.embedding, parts.stack, parts.output, positions=parts.positions, prompt=[5], never=[6, 7]
+    )
+    model = Seq2Seq(plain.encoder, decoder).eval()
+    memory = model.encode(source, lengths)
+    log_probs, state = model.step(torch.full((4,), BOS), model.start(memory))
+    for begun in (torch.tensor([[BOS, 5]] * 4), torch.tensor([[BOS, 5, 8]] * 4)):
+        expected = plain.decoder(begun, memory)[:, -1].log_softmax(-1)
+        expected[:, [6, 7]] = -torch.inf
+        torch.testing.assert_close(log_probs, expected, atol=1e-5, rtol=1e-5)
+        log_probs, state = model.step(torch.full((4,), 8), state)

@@ -68,9 +68,11 @@ class Seq2Seq(nn.Module):
         return self.decoder.start(memory)
 
     def step(self, symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Log probabilities ``(rows, symbols)``, in float32, of what follows ``symbols`` ``(rows,)``."""
-        logits, state = self.decoder.step(symbols, state)
-        return torch.log_softmax(logits.float(), -1), state
+        """Log probabilities ``(rows, symbols)``, in float32, of what follows ``symbols`` ``(rows,)``. Those of a decoder that is
+        ``normalised`` stay as they are: what it never writes is −∞, and the rest need not sum to 1."""
+        scores, state = self.decoder.step(symbols, state)
+        scores = scores.float()
+        return scores if self.decoder.normalised else torch.log_softmax(scores, -1), state
 
     def start_watched(self, memory: Memory) -> WatchedState:
         """As `start`, for `step_watched`."""
