@@ -171,7 +171,7 @@ def test_a_corpus_that_was_written_to_a_file_is_counted_in_passes(tmp_path: Path
     rows = [(f"n{i % 7} n{i % 5} n{i % 3}", f"m{i % 7}") for i in range(300)]
     (tmp_path / "train.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
     m = an.Translator()
-    assert m.plan(str(tmp_path / "train.tsv"))["steps"] == m.settings_.min_steps == 1000
+    assert m.plan(str(tmp_path / "train.tsv"))["steps"] == m.settings_.min_steps == 3000
     assert m.settings_.epochs == 47
 
 

@@ -19,6 +19,7 @@ from anaphora.tasks.suiting.translate import (
     OF_SYMBOLS,
     PASSES_OF_SYMBOLS,
     SOME,
+    _copied,
     suit_pairs,
 )
 
@@ -169,12 +170,55 @@ def test_few_single_words_are_read_by_letters_too(kind):
         assert m.settings_ == before.model_copy(update=chosen)
 
 
-@pytest.mark.parametrize("kind", ["sentences", "symbols", "words into sentences", "symbols into sentences"])
-def test_few_sentences_choose_nothing(kind):
-    m = an.Translator()
-    before = m.settings_
-    suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST - 1)]))
-    assert m.settings_ == before
+@pytest.mark.parametrize("kind", ["sentences", "symbols", "symbols into sentences"])
+def test_few_pairs_of_others_are_sentences(kind):
+    for count, chosen in ((LEAST - 1, FEW_SENTENCES), (LEAST_WORDS, FEW_SENTENCES), (LEAST_WORDS - 1, {})):
+        m = an.Translator(model="transformer")
+        before = m.settings_
+        suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(count)]))
+        assert m.settings_ == before.model_copy(update=chosen)
+
+
+def other_script(text: str) -> str:
+    return "".join(chr(ord(letter) + 0x400) if letter.isalpha() else letter for letter in text)
+
+
+@pytest.mark.parametrize("draw", [sentence, word])
+def test_what_few_pairs_copy_is_one_symbol_on_both_sides(draw):
+    texts = [draw() for _ in range(LEAST)]
+    alike, apart = [(text, f"{text} ok") for text in texts], [(text, other_script(text)) for text in texts]
+    for rows, model, given, expected in (
+        (alike, "lstm-attention", {}, (True, True)),
+        (apart, "lstm-attention", {}, (False, True)),
+        (alike, "lstm-attention", {"lexical": False}, (False, False)),
+        (alike, "lstm-attention", {"joint": False}, (False, True)),
+        (alike, "lstm-attention", {"tokens": "bpe"}, (False, False)),
+        (alike, "gru-attention", {}, (False, False)),
+        (alike * 11, "lstm-attention", {}, (False, False)),  # more than FEW
+    ):
+        m = an.Translator(model=model, **given)
+        suit_pairs(m, source_of(rows))
+        assert (m.settings_.joint, m.settings_.lexical) == expected, (len(rows), model, given)
+
+
+def test_one_word_of_twenty_is_copied_enough():
+    words = [word() for _ in range(20)]
+    for kept, expected in ((1, True), (0, False)):
+        rows = [(" ".join(words), " ".join([*words[:kept], *(f"{one}x" for one in words[kept:])]))] * LEAST
+        assert _copied(rows, by_letters=False) is expected
+
+
+def test_few_sentences_are_trained_for_longer_by_the_preset_that_was_measured():
+    rows = [(sentence(), sentence()) for _ in range(LEAST)]
+    for model, given, expected in (
+        ("lstm-attention", {}, 3000),
+        ("lstm-attention", {"vocab_size": 400}, 3000),
+        ("lstm-attention", {"steps": 7}, 0),
+        ("transformer", {}, 1000),
+    ):
+        m = an.Translator(model=model, **given)
+        suit_pairs(m, source_of(rows))
+        assert m.settings_.min_steps == expected, (model, given)
 
 
 def test_a_run_keeps_what_was_chosen(tmp_path):

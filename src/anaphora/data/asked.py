@@ -136,7 +136,7 @@ def _is_number(field: str) -> bool:
 def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
     heading = table.heading(free_name(table.names))
     ahead = "" if heading is None else f"{heading}\n"
-    for record in table.records():
+    for record in table.asked():
         where = _checked(table, record)
         try:
             text = KINDS[kind](table.value(record.values, name))

@@ -116,6 +116,6 @@ class Seq2SeqSettings(
     lexical: bool = Field(
         False,
         description="Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their "
-        "vectors is added before the output layer. Makes copying easy, above all with joint = true. lstm-attention "
-        "assumes both for words with tags.",
+        "vectors is added before the output layer. A lexicon is learned from fewer pairs, and copying is easy, above all with "
+        "joint = true. lstm-attention assumes it for up to 5 000 pairs and for words with tags.",
     )

@@ -90,7 +90,7 @@ class SidesSettings(TextSettings):
     joint: bool = Field(
         False,
         description="One vocabulary for source and target (needed to tie their embeddings) instead of one each. "
-        "lstm-attention assumes it for words with tags.",
+        "lstm-attention assumes it for words with tags, and for up to 5 000 pairs of which a part is copied.",
     )
     source_tokens: Literal["", "char", "word", "bpe", "char+tags"] = Field(
         "",

@@ -324,7 +324,7 @@ class Seq2SeqKeywords(TypedDict, total=False):
     input_feeding: bool
     """Feed the attended vector into the next step (Luong 2015). Often a little better, but steps can no longer be trained all at once, so slower. Default: False."""
     lexical: bool
-    """Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their vectors is added before the output layer. Makes copying easy, above all with joint = true. lstm-attention assumes both for words with tags. Default: False."""
+    """Let the symbols that are looked at speak for themselves, past the states (Nguyen & Chiang 2018): a map of their vectors is added before the output layer. A lexicon is learned from fewer pairs, and copying is easy, above all with joint = true. lstm-attention assumes it for up to 5 000 pairs and for words with tags. Default: False."""
 
 
 class TokenizerKeywords(TypedDict, total=False):
@@ -349,7 +349,7 @@ class SidesKeywords(TypedDict, total=False):
     """Sides; a preset may change the defaults."""
 
     joint: bool
-    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. lstm-attention assumes it for words with tags. Default: False."""
+    """One vocabulary for source and target (needed to tie their embeddings) instead of one each. lstm-attention assumes it for words with tags, and for up to 5 000 pairs of which a part is copied. Default: False."""
     source_tokens: Literal["", "char", "word", "bpe", "char+tags"]
     """What one symbol of the source is, where not what `tokens` says. char+tags: a character, but each tag of a word (`go V;PST`) is one symbol. Default: ''."""
     target_tokens: Literal["", "char", "word", "bpe"]

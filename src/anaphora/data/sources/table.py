@@ -57,6 +57,10 @@ class Table(ABC):
     def records(self) -> Iterator[Record]:
         """Every row in order, those with a problem too."""
 
+    def asked(self) -> Iterator[Record]:
+        """The rows that ``predict`` reads: all, unless the form has some that are there to be answered alone."""
+        return self.records()
+
     @abstractmethod
     def cell(self, values: Any, name: str) -> Any:
         """The value of the column ``name``; a ``LookupError`` where the row has none."""

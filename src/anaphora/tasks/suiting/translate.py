@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anaphora.data.bundles import without_tags
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from anaphora.tasks.translate.estimator import Translator
 
 LEAST = 500
-"""Fewer pairs of sentences are an example, not data to choose by."""
+"""Fewer pairs do not tell a fixed set of symbols from the words of sentences, unless the other side is single words."""
 LEAST_WORDS = 100
-"""The same of pairs of single words, or of single words and symbols."""
+"""Fewer pairs are an example, not data to choose by."""
 FEW_WORDS = 3.0
 """Words of a text, on average, up to which it is a word with what is said about it, not a sentence."""
 OPEN = 0.2
@@ -40,8 +40,15 @@ MANY = 300_000
 OF_SYMBOLS: dict[str, dict[str, Any]] = {"transformer": {"r_drop": 0.0, "input_dropout": 0.0, "dropout": 0.2}}
 """By preset, for outputs of letters, phones or actions: to be right in every symbol takes more steps than a good sentence does,
 and noise in the inputs and R-Drop make it slower still."""
-OF_TAGGED: dict[str, dict[str, Any]] = {"lstm-attention": {"joint": True, "lexical": True}}
-"""By preset, for words with tags: most letters of a form are copied from its word, and so are shared and speak for themselves."""
+SPEAKING: dict[str, dict[str, Any]] = {"lstm-attention": {"lexical": True}}
+"""By preset, for words with tags and for few pairs: what is looked at speaks for itself, so that a lexicon is learned from few examples."""
+COPYING: dict[str, dict[str, Any]] = {"lstm-attention": {"joint": True, "lexical": True}}
+"""By preset, for words with tags, and for few pairs of which much is copied (letters of words; names, placeholders and numbers of messages): it is also one symbol
+on both sides."""
+COPIED_LETTERS = 0.5
+"""The letters of target words that their source has as well, from which on words are copied in part."""
+COPIED_WORDS = 0.05
+"""The words of target sentences that their source has as well, from which on they are copied in part."""
 INVENTED: dict[str, Any] = {"invented": 0.5}
 """For every preset and words with tags, up to `FEW` rows: what an unknown word becomes is learned from its ending, not from words known by heart."""
 PASSES_OF_SYMBOLS: dict[str, Any] = {"epochs": 100.0, "min_steps": 3000, "max_steps": 6000}
@@ -50,6 +57,8 @@ STEPS_OF_SYMBOLS = {"transformer": {"steps": 6000}}
 """The same for embedded corpora, by preset, where it is more than for sentences."""
 FEW_PAIRS: dict[str, Any] = {"batch_tokens": 1024}
 FEW_SENTENCES: dict[str, Any] = FEW_PAIRS | {"vocab_size": 1000}
+LONGER: dict[str, dict[str, Any]] = {"lstm-attention": {"min_steps": 3000}}
+"""By preset, for few pairs of other outputs than letters: after 1 000 steps they still improve fast."""
 SOME_SENTENCES: dict[str, Any] = {"batch_tokens": 2048}
 MANY_PAIRS: dict[str, Any] = {"max_steps": 24_000}
 
@@ -66,28 +75,50 @@ def suit_pairs(m: Translator, data: Source) -> None:
     tagged = bool(without_tags([row[0] for row in rows]))
     closed = CLOSED if len(data) >= LEAST else CLOSED_OF_FEW
     reads, writes = ("tagged",) * 2 if tagged else (_side([row[i] for row in rows], closed) for i in (0, 1))
-    of_words = "words" in (reads, writes) and "sentences" not in (reads, writes)
-    if not tagged and len(data) < (LEAST_WORDS if of_words else LEAST):
+    if not tagged and len(data) < LEAST_WORDS:
         return
+    if not tagged and len(data) < LEAST and "words" not in (reads, writes):
+        reads = writes = "sentences"
     own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
     chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
     if s.teacher:
         own = own or any(getattr(s, key) != value for key, value in chosen.items() if key != "joint")
     if not generated and not own:
-        why = "words with tags" if tagged else "single words, which are read by their letters"
-        if tagged and "lexical" not in m._given:
-            chosen |= OF_TAGGED.get(s.model, {})
-        if tagged and len(data) <= FEW:
-            chosen |= INVENTED
-        read = SidesSettings.model_fields if s.teacher else {}
-        assume(m, {key: value for key, value in chosen.items() if key not in read}, why)
+        _assume_symbols(m, data, chosen, tagged=tagged)
+        if not tagged and reads == writes != "symbols" and len(data) <= FEW:
+            _assume_lexicon(m, copying=_copied(rows, by_letters=writes == "words"))
     letters = writes == "symbols" or "char" in (m.settings_.target_tokens or m.settings_.tokens)
     if letters:
         length = STEPS_OF_SYMBOLS.get(s.model, {}) if generated else PASSES_OF_SYMBOLS
         assume(m, OF_SYMBOLS.get(s.model, {}) | length, "outputs of letters or of a fixed set of symbols")
     if not generated:
         symbols_chosen = own or bool(s.teacher) or reads != "sentences"
-        assume(m, _sized(len(data), letters, symbols_chosen), f"{len(data):,} training pairs")
+        longer = LONGER.get(s.model, {}) if len(data) <= FEW and not letters else {}
+        assume(m, _sized(len(data), letters, symbols_chosen) | longer, f"{len(data):,} training pairs")
+
+
+def _assume_symbols(m: Translator, data: Source, chosen: Mapping[str, Any], *, tagged: bool) -> None:
+    """What a symbol is, where it is a letter or a tag, and what else words with tags need."""
+    if not tagged:
+        _assume_unlearnt(m, chosen, "single words, which are read by their letters")
+        return
+    copying = COPYING.get(m.settings_.model, {}) if "lexical" not in m._given else {}
+    invented = INVENTED if len(data) <= FEW else {}
+    _assume_unlearnt(m, {**chosen, **copying, **invented}, "words with tags")
+
+
+def _assume_lexicon(m: Translator, *, copying: bool) -> None:
+    """Let source symbols speak for themselves; with ``copying`` both sides have the same ones."""
+    if "lexical" not in m._given:
+        chosen = (COPYING if copying else SPEAKING).get(m.settings_.model, {})
+        why = "few pairs of which a part is copied" if copying else "few pairs"
+        _assume_unlearnt(m, chosen, why)
+
+
+def _assume_unlearnt(m: Translator, chosen: Mapping[str, Any], why: str) -> None:
+    """Assume what is ``chosen``; of a student not what its teachers have learned already."""
+    learnt = SidesSettings.model_fields if m.settings_.teacher else {}
+    assume(m, {key: value for key, value in chosen.items() if key not in learnt}, why)
 
 
 def check_invented(m: Translator) -> None:
@@ -133,6 +164,15 @@ def _side(texts: Sequence[str], closed: float) -> str:
     if many <= FEW_WORDS and new >= OPEN:
         return "words"
     return "symbols" if new <= closed else "sentences"
+
+
+def _copied(rows: Sequence[Sequence[str]], *, by_letters: bool) -> bool:
+    """Whether targets hold letters or words of their sources, as they are."""
+    cut = [("".join(one.split()) if by_letters else one.split() for one in row) for row in rows]
+    written = [(set(source), target) for source, target in cut]
+    found = sum(one in source for source, target in written for one in target)
+    whole = sum(len(target) for _, target in written)
+    return found >= whole * (COPIED_LETTERS if by_letters else COPIED_WORDS)
 
 
 def _counted(texts: Sequence[str]) -> tuple[float, float]:

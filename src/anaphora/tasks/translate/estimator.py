@@ -35,10 +35,11 @@ from anaphora.tasks.outputs import (
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
+from anaphora.tasks.suiting.remembered import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.tasks.suiting.translate import check_invented, suit_pairs
 from anaphora.tasks.translate.build import build_seq2seq
-from anaphora.tasks.translate.inference import encode_sources, search_outputs
+from anaphora.tasks.translate.inference import encode_sources, search_outputs, warn_of_unknown
 from anaphora.tasks.translate.info import TranslatorSettings
 from anaphora.tasks.translate.metrics import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective
@@ -143,6 +144,9 @@ class Translator(Writer):
         shown = dev.read(range(min(len(dev), s.valid_examples)))
         return TranslationObjective(s, self.tokenizer_, shown), batches
 
+    def _advice(self, run: Path) -> str:
+        return str(rival_of(self, run) or "")
+
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
         return reopen_training(config.data, spill=run.path / "data")
 
@@ -241,4 +245,7 @@ class Translator(Writer):
         self._check_trained()
         given = given_texts(texts, self._trained_on)
         self.model_.eval()
-        return encode_sources(pair or self.tokenizer_, given, self.settings_.max_tokens)
+        tokenizer = pair or self.tokenizer_
+        sources = encode_sources(tokenizer, given, self.settings_.max_tokens)
+        warn_of_unknown(tokenizer, given, sources)
+        return sources

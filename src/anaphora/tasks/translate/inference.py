@@ -10,7 +10,7 @@ import torch
 
 from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
-from anaphora.data.symbols import EOS, PAD
+from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.ensemble import Ensemble
 from anaphora.models.memory import Memory, join_memories
@@ -41,6 +41,22 @@ def encode_sources(tokenizer: PairTokenizer, texts: Sequence[str], max_tokens: i
             stacklevel=3,
         )
     return [ids[:max_tokens] for ids in encoded]
+
+
+def warn_of_unknown(tokenizer: PairTokenizer, texts: Sequence[str], sources: Sequence[Sequence[int]]) -> None:
+    """Warn where a text holds a character or a word that no training source has: the model reads all such as one symbol, and so writes
+    something else."""
+    strange = [text for text, ids in zip(texts, sources, strict=True) if UNK in ids]
+    if not strange:
+        return
+    words = strange[0].split()
+    found = next((word for word, ids in zip(words, tokenizer.sources(words), strict=True) if UNK in ids), "")
+    shown = f" ({found[:40]!r} in the first)" if found else ""
+    warnings.warn(
+        f"{len(strange)} of {len(texts)} inputs hold characters or words that no training source has{shown}; the model reads all of them "
+        "as one unknown symbol",
+        stacklevel=3,
+    )
 
 
 @torch.no_grad()
