@@ -3,6 +3,7 @@ same dev pairs, so that a network which is no better is not mistaken for one tha
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,15 +97,16 @@ def rival_of(m: Translator, run: str | Path) -> Rival | None:
     """The better one of `WAYS` on the dev data of ``run``, which ``m`` has just been trained in, where it is better than ``m``; else None."""
     folder = RunFolder(run)
     data, dev = m._reopen(folder, read_config(folder.path))
-    if (
-        m.settings_.init or embedded(data.describe()) or len(dev) < LEAST_DEV
-    ):  # corpora are generated to show what networks can do
-        return None
-    if data.text_bytes > MOST_TEXT:
+    generated = embedded(data.describe())  # to show what networks can do
+    if generated or m.settings_.init or len(dev) < LEAST_DEV or data.text_bytes > MOST_TEXT:
         return None
     sources, wanted = zip(*dev.read(range(min(len(dev), MOST_DEV))), strict=True)
     references = [m.tokenizer_.target.normalized(one) for one in wanted]
-    own = _each(m.predict(list(sources)), references)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # about what dev sources hold: the user has not given them to be translated
+        own = _each(m.predict(list(sources)), references)
     known, targets = zip(*data.read(range(len(data))), strict=True)
     memory = Remembered(known)
     places = [memory.nearest(source) for source in sources]
