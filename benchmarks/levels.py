@@ -66,7 +66,7 @@ def main(path: Path | None, presets: list[str]) -> None:
     for name, values in series(path).items():
         cut = 4 * len(values) // 5
         train, test = values[:cut], values[cut - LAST :]
-        for preset in [*presets, "linear", "var"]:
+        for preset in [*presets, "linear", "var", "median"]:
             kinds = ("none", "last") if preset in presets else ("",)
             for kind in kinds:
                 begun = time.monotonic()

@@ -9,7 +9,7 @@ import numpy as np
 
 import anaphora as an
 
-DIRECT = ("var", "kalman")
+DIRECT = ("median", "var", "kalman")
 NETWORKS = ("linear", "rnn", "lstm", "gru", "conv", "transformer")
 PRESETS = (*DIRECT, *NETWORKS)
 _NETWORK: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ import anaphora as an
 from anaphora.data.series_readers import open_training_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.sources import report
+from anaphora.errors import DataError
 from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting import naive
 from anaphora.tasks.suiting.forecast import OF_ROLLS, suit_rolls, wandering
@@ -168,3 +170,157 @@ def test_piano_rolls_leave_what_was_given_and_presets_with_a_window(tmp_path):
     other = an.Forecaster("gru")
     suit_rolls(other, tmp_path / "table.csv")
     assert other.settings_.window > 0
+
+
+def months(count, width=1):
+    """A table of so many months with a season; (name, values) of each column."""
+    t = np.arange(count)
+    random = np.random.default_rng(0)
+    wave = 50 + 0.3 * t + 8 * np.sin(2 * np.pi * t / 12)
+    return {f"sold{i}": wave * (i + 1) + random.normal(0, 1, count) for i in range(width)}
+
+
+def written(path, values, stamps):
+    rows = ["date," + ",".join(values)]
+    rows += [
+        f"{stamp}," + ",".join(f"{v:.3f}" for v in row)
+        for stamp, row in zip(stamps, zip(*values.values(), strict=True), strict=True)
+    ]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def settled(data, **given):
+    m, said = an.Forecaster(**given), []
+    with report.reported(said.append):
+        m._learn(m._open(data, None, spill=None)[0])
+    return m.settings_, [line for line in said if line.startswith("assumed")]
+
+
+def test_few_data_are_forecast_by_the_median(tmp_path):
+    stamps = [f"{2010 + i // 12}-{i % 12 + 1:02}" for i in range(96)]
+    settings, said = settled(written(tmp_path / "sold.csv", months(96), stamps))
+    assert (settings.model, settings.horizon) == ("median", 12)
+    assert said == [
+        "assumed, for 96 steps, which are few for a network: model=median",
+        "assumed, for monthly rows: horizon=12",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "data"),
+    [
+        ({"model": "lstm"}, months(96)),
+        ({"steps": 10}, months(96)),
+        ({"hidden": 8}, months(96)),
+        ({"window": 10}, months(96)),
+        ({"seed": 2}, months(96)),
+        ({"output": "count"}, {"n": np.arange(96.0) % 5}),
+        ({"targets": "sold0"}, months(96, width=2)),
+        ({"horizon": 0, "targets": "sold0"}, months(96, width=2)),
+        ({}, {"on": np.arange(96.0) % 2}),
+        ({}, {"y": np.sin(np.arange(5001.0))}),
+        ({}, "waves"),
+    ],
+    ids=[
+        "named",
+        "steps",
+        "size",
+        "window",
+        "seed",
+        "counts",
+        "inputs",
+        "aligned",
+        "binary",
+        "many",
+        "corpus",
+    ],
+)
+def test_else_a_network_is_trained(given, data):
+    with (
+        pytest.warns(UserWarning, match="all targets are 0 or 1")
+        if "on" in data
+        else contextlib.nullcontext()
+    ):
+        settings, said = settled(data, **given)
+    assert settings.model == "lstm"
+    assert not any("median" in line for line in said)
+
+
+def test_what_was_assumed_for_few_data_is_not_kept_for_many():
+    m = an.Forecaster()
+    m._open(months(96), None, spill=None)
+    assert m.settings_.model == "median"
+    m._open({"y": np.sin(np.arange(5001.0))}, None, spill=None)
+    assert m.settings_ == an.Forecaster().settings_
+
+
+def test_known_columns_and_targets_that_leave_nothing_out_are_for_the_median():
+    settings, _ = settled(
+        {"sold": np.arange(96.0) % 12, "price": np.arange(96.0) % 7}, targets="sold", known="price"
+    )
+    assert settings.model == "median"
+
+
+@pytest.mark.parametrize(
+    ("stamps", "rows", "horizon"),
+    [("{0}", 90, 6), ("{0}", 30, 5), ("{1}-Q{2}", 90, 8)],
+    ids=["years", "few years", "quarters"],
+)
+def test_how_far_to_look_ahead(tmp_path, stamps, rows, horizon):
+    times = [stamps.format(1900 + i, 1900 + i // 4, i % 4 + 1) for i in range(rows)]
+    path = written(tmp_path / "y.csv", months(rows), times)
+    assert settled(path)[0].horizon == horizon
+    assert settled(path, horizon=9)[0].horizon == 9
+
+
+def test_the_median_learns_from_the_dev_data_after_they_have_judged_it(tmp_path):
+    """The errors are those before; what is forecast follows the last steps, which are dev data."""
+    y = np.concatenate([np.full(57, 10.0), np.full(3, 20.0)]) + np.random.default_rng(0).normal(0, 0.1, 60)
+    m = an.Forecaster(horizon=5).fit({"y": y}, out=tmp_path / "run", verbose=False)
+    given = an.Forecaster(model="median", horizon=5).fit({"y": y[:54]}, valid={"y": y}, verbose=False)
+    assert m.settings_.model == given.settings_.model == "median"
+    assert m.result_.metrics["mse"] > 1
+    assert (
+        m.model_.arrays()["0.plain.smoothing"].tolist() != given.model_.arrays()["0.plain.smoothing"].tolist()
+    )
+    again = an.load(tmp_path / "run")
+    assert np.array_equal(again.predict({"y": y}), m.predict({"y": y}))
+
+
+def test_intervals_of_few_dev_windows_rest_on_the_training_series_as_well():
+    """One dev window would give the error of one step; of a walk, errors grow with the steps ahead."""
+    y = np.cumsum(np.random.default_rng(3).normal(size=120))
+    m = an.Forecaster(model="median", horizon=10, holdout=10, period=1).fit({"y": y}, verbose=False)
+    found = m.predict({"y": y}, interval=0.8)
+    width = (found.high - found.low)[:, 0]
+    assert width[-3:].mean() > 1.5 * width[:3].mean()
+    errors = m.model_.errors
+    assert (errors[90] > errors[10]).all()
+
+
+def test_dev_data_without_a_value_are_refused():
+    y = np.concatenate([np.sin(np.arange(60.0)), np.full(12, np.nan)])
+    with pytest.raises(DataError, match="the last steps, hold no value"):
+        an.Forecaster(horizon=5).fit({"y": y}, verbose=False)
+
+
+def test_the_median_is_named_where_it_is_better_than_a_network(tmp_path):
+    m = an.Forecaster(model="lstm", hidden=4, steps=2, horizon=6, window=12)
+    m.fit(months(96), out=tmp_path / "run", verbose=False)
+    found = naive.rival_of(m, tmp_path / "run")
+    assert found.name == "median"
+    assert str(found).endswith("for these data it is the better choice")
+
+
+def test_a_fitted_preset_is_compared_with_what_learns_nothing(tmp_path):
+    """The last values of a series that jumps in its dev part are better than an autoregression around the mean."""
+    y = np.concatenate([np.random.default_rng(0).normal(0, 1, 200), np.full(30, 50.0)])
+    m = an.Forecaster(model="var", horizon=5, window=10).fit({"y": y}, out=tmp_path / "run", verbose=False)
+    found = naive.rival_of(m, tmp_path / "run")
+    assert found.name == "persistence"
+    assert str(found).endswith("for these data it is better; try --model median, linear or kalman")
+    few = an.Forecaster(model="var", horizon=5, window=10, holdout=8).fit(
+        {"y": y}, out=tmp_path / "few", verbose=False
+    )
+    assert naive.rival_of(few, tmp_path / "few") is None

@@ -55,6 +55,7 @@ FEW = {
     ("LanguageModel", "masked"),
     ("Forecaster", "kalman"),
     ("Forecaster", "lstm"),
+    ("Forecaster", "median"),
     ("Forecaster", "var"),
 }
 """Those that are tried every time; all of them by `make test-all`."""
@@ -136,7 +137,7 @@ def parts(model, preset, held):
         "glimpses": preset in ("glimpse", "draw"),
         "alignment": isinstance(net, TransducerModel)
         or (isinstance(net, Seq2Seq) and bool(net.decoder.attentions)),
-        "attribution": preset not in ("kalman", "var"),
+        "attribution": preset not in ("kalman", "median", "var"),
         "crf": preset.endswith("-crf"),
         "prefixes": isinstance(net, CTCModel | JointModel | TransducerModel),
         "lens": name == "LanguageModel" and _read_by_the_output(net),

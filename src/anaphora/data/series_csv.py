@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import warnings
 from array import array
@@ -15,6 +16,7 @@ import numpy as np
 from anaphora.data.files import TextFile
 from anaphora.data.numeric import is_number
 from anaphora.data.series import Series
+from anaphora.data.series_roles import COUNTS, PARTS, counting, owning
 from anaphora.data.series_times import NAMES, disorder, looks_like_time
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
@@ -29,6 +31,7 @@ MISSING = ("", "nan", "na", "n/a", "null", "none", "?", "-")
 INDEX = "index"
 SERIES = "series"
 """A column called so says which series a row belongs to."""
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
 _FEW = 3
 """Rows from which a column without a single number is no column of numbers with mistakes but a text."""
 
@@ -44,11 +47,14 @@ def table_at(path: str | Path, spill: Path | None = None) -> Table:
     return CsvTable("standard input", spill, Hints(header=True), TextFile("standard input", spill, [raw]))
 
 
-def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, ...], list[Series], str, str]:
+def read_table(
+    table: Table, time_field: str | None = None, *, kept: Sequence[str] = (), whole: bool = False
+) -> tuple[tuple[str, ...], list[Series], str, str]:
     """The columns, the series, and the names of the time and the series column of a table.
 
-    Without a column ``series`` the table is one series, named like the file. Columns of texts are left out, with a
-    warning.
+    Without a column ``series`` the table is one series, named like the file, unless its times are in order only within the rows that have the
+    same text in some column, and it is not to be ``whole``. Columns of texts are left out, with a warning. A first column that counts is the
+    time, unless it is among those that are ``kept``.
     """
     unnamed = _name_index(table)
     _check_header(table)
@@ -63,24 +69,66 @@ def read_table(table: Table, time_field: str | None = None) -> tuple[tuple[str, 
         say(f"{table.name}: the first column, which has no name, {read}")
     names = [name for name in table.names if name not in (time, series, unnamed)]
     texts = _texts(table, names)
-    if texts and len(texts) < len(names):
-        listed = ", ".join(" ".join(name.split())[:40] for name in texts[:6])
-        warnings.warn(f"{table.name}: left out {listed}: texts, not numbers", stacklevel=4)
-        names = [name for name in names if name not in texts]
+    names = [name for name in names if name not in texts] if len(texts) < len(names) else names
+    if time is None and len(names) > 1 and names[0] not in kept:
+        time = _counted(table, names[0], series)
+        names = names[1:] if time else names
     if not names:
         raise DataError(f"{table.name}: has no column of numbers; give at least one besides the time.")
-    values, times, owners = array("d"), list[str](), list[str]()
+    values, cells, owners = (
+        array("d"),
+        {name: list[str]() for name in (time, *texts) if time and name},
+        list[str](),
+    )
     for record in table.records():
         _check(table, record)
         for name in names:
             values.append(_number(table, record, name))
-        times += [str(table.cell(record.values, time))] if time else []
+        for name, column in cells.items():
+            column.append(str(table.cell(record.values, name)))
         owners += [str(table.cell(record.values, series))] if series else []
+    times = cells.pop(time) if time else []
+    if not series and not whole and (series := owning(cells, times)):
+        owners = cells[series]
+        say(f"{table.name}: the rows of each {series} are read as a series")
+    _warn_of(table.name, [name for name in texts if name not in names and name != series], names, time)
     grid = np.frombuffer(values, dtype=np.float64).reshape(-1, len(names))
     found = _parted(Path(table.name).name.partition(".")[0] or table.name, grid, times, owners)
     for one in found:
-        _check_times(table.name, one, f"{one.name}: " if len(found) > 1 else "", time or "")
+        where = f"{one.name}: " if len(found) > 1 else ""
+        _check_times(table.name, one, where, time or "")
+        if (empty := _empty_end(one)) and len(one) > empty:
+            warnings.warn(
+                f"{table.name}: {where}the last {empty} rows are empty, and read as steps that are missing; leave them out to forecast them",
+                stacklevel=4,
+            )
     return tuple(names), found, time or "", series or ""
+
+
+def _counted(table: Table, first: str, series: str | None) -> str | None:
+    """``first``, the first column of numbers, where it counts the steps and so is their time."""
+    if first.strip().lower() not in COUNTS:
+        return None
+    records = [record for record in table.records() if record.problem is None]
+    cells = [_plain(table.cell(record.values, first)) for record in records]
+    owners = [str(table.cell(record.values, series)) for record in records] if series else []
+    if not counting(first, cells, owners):
+        return None
+    say(f"{table.name}: the column {first}, which counts, is read as the times")
+    return first
+
+
+def _warn_of(name: str, texts: Sequence[str], names: Sequence[str], time: str | None) -> None:
+    """Warn of columns of texts, which are left out, and of parts of times, which are not."""
+    if texts:
+        listed = ", ".join(" ".join(text.split())[:40] for text in texts[:6])
+        warnings.warn(f"{name}: left out {listed}: texts, not numbers", stacklevel=5)
+    parts = [column for column in names if column.lower() in PARTS]
+    if len(parts) > 1 and not time:
+        warnings.warn(
+            f"{name}: {', '.join(parts)} are read as values; join them in one column of times, such as date with 2026-01",
+            stacklevel=5,
+        )
 
 
 def _name_index(table: Table) -> str | None:
@@ -110,6 +158,12 @@ def _check_times(name: str, one: Series, where: str, column: str) -> None:
     else:
         advice = f"nothing between {before} and {after}; the rows are read as if nothing were missing: add rows with empty cells"
     warnings.warn(f"{name}: {where}{advice}", stacklevel=5)
+
+
+def _empty_end(one: Series) -> int:
+    """Rows after the last one with a value."""
+    seen = np.flatnonzero(~np.isnan(one.values).all(axis=1))
+    return len(one) - 1 - int(seen[-1]) if len(seen) else len(one)
 
 
 def _parted(
@@ -229,6 +283,8 @@ def _number(table: Table, record: Record, column: str) -> float:
     except ValueError:
         shown = text if len(text) <= 30 else f"{text[:27]}…"
         comma = " (write a decimal point, not a comma)" if is_number(text.replace(",", ".", 1)) else ""
+        if _THOUSANDS.fullmatch(text):
+            comma = " (write no comma between thousands, and a decimal point instead of a decimal comma)"
         raise DataError(
             f"{where}: column {column} holds {shown!r}, which is not a number{comma}; correct it, or leave "
             "the cell empty if the value is missing."

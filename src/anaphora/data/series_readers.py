@@ -26,7 +26,12 @@ ARRAYS, ROLLS = (".npy", ".npz"), ".json"
 
 
 def open_series(
-    data: Any, *, role: str = "train", spill: Path | None = None, time_field: str | None = None
+    data: Any,
+    *,
+    role: str = "train",
+    spill: Path | None = None,
+    time_field: str | None = None,
+    kept: Sequence[str] = (),
 ) -> SeriesData:
     """The series that ``data`` names.
 
@@ -35,19 +40,20 @@ def open_series(
         the name of an embedded corpus, of which ``role`` ("train", "dev", "test") picks the split; a data frame or
         dictionaries, a row per step; or arrays: see `from_python`.
     spill: folder into which what comes from Python is written, so that it can be opened again.
-    time_field: the column of the times; by default one called date, time or so, or a first column of dates.
+    time_field: the column of the times; by default one called date, time or so, a first column of dates, or one that counts.
+    kept: columns that hold values, even if they count.
     """
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(name, variant or None, role)
-        return _open_files(_files(data), role, time_field)
+        return _open_files(_files(data), role, time_field, kept=kept)
     if isinstance(data, tuple | list) and data and all(isinstance(one, str | Path) for one in data):
-        return _open_files(list(data), role, time_field)
+        return _open_files(list(data), role, time_field, kept=kept)
     table = None if isinstance(data, Mapping) else table_of(data, f"the {role} table")
     time_name = series_name = ""
     if table is not None:
-        columns, series, time_name, series_name = read_table(table, time_field)
+        columns, series, time_name, series_name = read_table(table, time_field, kept=kept)
     else:
         columns, series = from_python(data)
     facts: dict[str, Any] = {"kind": "memory"}
@@ -92,24 +98,26 @@ def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> 
     """The very series that `SeriesData.describe` described, or a `DataError` that says what changed."""
     with as_described():
         if description["kind"] == "held-out":
-            whole = _again(description["of"], spill)
+            whole = _again(description["of"], spill, description)
             kept = {"least": description["least"], "whole": description["whole"]}
             parts = hold_out(whole, holdout=description.get("count", 0), **kept)
             found = parts[0 if description["part"] == "train" else 1]
         else:
-            found = _again(description, spill)
+            found = _again(description, spill, description)
         check_same(found, description, found.place)
     return found
 
 
-def _again(facts: dict[str, Any], spill: Path | None) -> SeriesData:
+def _again(facts: dict[str, Any], spill: Path | None, described: dict[str, Any]) -> SeriesData:
+    """What ``facts`` say, read as it was ``described``: older runs took a count for values, and the rows of several series for one."""
     check_kept(facts["kind"], "series")
     if facts["kind"] == "corpus":
         return _generated(facts["name"], facts["variant"], facts["split"])
     if facts["kind"] == "spilled":
         _, series = read_arrays(found_again(facts["paths"][0], spill))
         return SeriesData(tuple(facts["named"]), tuple(series), facts)
-    return _open_files(facts["paths"], facts["role"], facts.get("time_field"))
+    kept, whole = described["columns"], described["series"] == len(facts["paths"])
+    return _open_files(facts["paths"], facts["role"], facts.get("time_field"), kept=kept, whole=whole)
 
 
 def _files(data: str | Path) -> list[str | Path]:
@@ -130,7 +138,14 @@ def _files(data: str | Path) -> list[str | Path]:
     return [data]
 
 
-def _open_files(paths: Sequence[str | Path], role: str, time_field: str | None = None) -> SeriesData:
+def _open_files(
+    paths: Sequence[str | Path],
+    role: str,
+    time_field: str | None = None,
+    *,
+    kept: Sequence[str] = (),
+    whole: bool = False,
+) -> SeriesData:
     facts: dict[str, Any] = {
         "kind": "files",
         "paths": [os.path.abspath(path) for path in paths],
@@ -152,7 +167,9 @@ def _open_files(paths: Sequence[str | Path], role: str, time_field: str | None =
             own, found, splits = read_rolls(path, role)
             facts["splits"] = ["dev" if name == "valid" else name for name in splits]
         else:
-            own, found, time_name, series_name = read_table(table_at(path), time_field)
+            own, found, time_name, series_name = read_table(
+                table_at(path), time_field, kept=kept, whole=whole
+            )
         if columns and set(own) != set(columns):
             odd = sorted(set(own) ^ set(columns))[0]
             raise DataError(

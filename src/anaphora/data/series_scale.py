@@ -22,6 +22,12 @@ TARGET, TARGET_OF_TABLE = "y", "y(X)"
 Output = Literal["continuous", "count", "binary"]
 _LONGEST_PERIOD = 400
 _PEAK = 0.3  # autocorrelation below which nothing repeats
+_RISE = 0.1
+"""How far a peak must rise above what is before it: a walk resembles itself at every small lag, with small peaks by chance."""
+_CLEARLY = 0.1
+"""How much higher the autocorrelation at a multiple of a season must be for that to be the season."""
+_NEAR = 1.25
+"""A long season has several small peaks at its top: the highest up to so many times the first lag is taken."""
 
 
 @dataclass(frozen=True)
@@ -132,21 +138,24 @@ class Columns:
             raise ValueError("scale: numbers above 0 are needed")
 
 
-def infer_period(series: Sequence[Floats]) -> int:
+def infer_period(series: Sequence[Floats], *, longer: bool = False) -> int:
     """The lag at which standardised series (time, targets) resemble themselves most, 1 where none stands out.
 
-    The mean autocorrelation without its linear trend is looked at; of its peaks the first within a tenth of the
-    highest is taken, so that a day is preferred to two days.
+    The mean autocorrelation without its linear trend is looked at, up to a third of a series; of its peaks the first within a tenth of the
+    highest is taken, so that a day is preferred to two days. With ``longer``, a multiple of it is taken at which they resemble themselves
+    clearly more, such as a week of days that are not all alike.
     """
-    total, weight = np.zeros(_LONGEST_PERIOD + 1), 0.0
+    total, weight = np.zeros(_LONGEST_PERIOD + 2), 0.0
     for values in series:
-        most = min(_LONGEST_PERIOD, len(values) // 3)
-        if most < 4:
+        most = min(_LONGEST_PERIOD, len(values) // 3) + 1  # a peak has a neighbour on either side
+        if most < 5:
             continue
         t = np.linspace(-1.0, 1.0, len(values))
         for column in values.T:
-            filled = np.where(
-                np.isnan(column), np.nanmean(column) if not np.isnan(column).all() else 0.0, column
+            real = np.flatnonzero(~np.isnan(column))
+            # a line through a gap: the mean would make a season of gaps that come regularly
+            filled = (
+                np.interp(np.arange(len(column)), real, column[real]) if len(real) else np.zeros(len(column))
             )
             rest = filled - filled.mean() - t * (t @ filled) / (t @ t)
             power = np.abs(np.fft.rfft(rest, 2 * len(rest))) ** 2
@@ -157,9 +166,25 @@ def infer_period(series: Sequence[Floats]) -> int:
     if not weight:
         return 1
     found = total / weight
-    peaks = [lag for lag in range(2, len(found) - 1) if found[lag - 1] < found[lag] >= found[lag + 1]]
+    peaks = [
+        lag
+        for lag in range(2, len(found) - 1)
+        if found[lag - 1] < found[lag] >= found[lag + 1] and found[lag] - found[:lag].min() >= _RISE
+    ]
     highest = max((found[lag] for lag in peaks), default=0.0)
-    return next((lag for lag in peaks if found[lag] >= 0.9 * highest), 1) if highest > _PEAK else 1
+    if highest <= _PEAK:
+        return 1
+    first = next(lag for lag in peaks if found[lag] >= 0.9 * highest)
+    period = first + int(np.argmax(found[first : int(_NEAR * first) + 1]))
+    if not longer:
+        return period
+    steps = max(len(values) for values in series)
+    even = found * steps / np.maximum(steps - np.arange(len(found)), 1)  # a sum at a long lag has fewer terms
+    multiples = range(period, len(found) - 1, period)
+    highest = max(even[lag] for lag in multiples)
+    if highest < even[period] + _CLEARLY:
+        return period
+    return next(lag for lag in multiples if even[lag] >= highest - _CLEARLY / 2)
 
 
 def _check_names(data: SeriesData, targets: Sequence[str], known: Sequence[str]) -> None:

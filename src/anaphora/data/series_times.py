@@ -36,11 +36,28 @@ _FORMS = (
     "%m/%d/%Y",
     "%d-%b-%Y",
     "%d %b %Y",
+    "%d-%b-%y",
     "%b %Y",
     "%Y %b",
+    "%B %Y",
+    "%b-%Y",
+    "%b-%y",
+    "%b %d %Y",
+    "%b %d, %Y",
+    "%b-%d-%Y",
+    "%YM%m",
+    "%m/%Y",
     "quarter",
+    "quarter of year",
+    "week",
 )
+_DIGITS = "%Y%m%d"
+"""A form that a number can have, too: only a column that is known to hold times is read by it."""
+_APART = {"monthly": (28, 31), "quarterly": (90, 92), "yearly": (365, 366)}
+"""Days between stamps."""
 _QUARTER = re.compile(r"(\d{4})([ -]?)[Qq]([1-4])")
+_OF_YEAR = re.compile(r"[Qq]([1-4])([ /-]?)(\d{4})")
+_WEEK = re.compile(r"(\d{4})([ -]?)[Ww](\d\d)")
 
 
 def looks_like_time(text: str) -> bool:
@@ -52,10 +69,12 @@ def continued(times: Sequence[str], steps: int) -> list[str]:
     """The next ``steps`` stamps after ``times``, where those are regular; else +1, +2, …"""
     last = [text.strip() for text in times[-LOOK:]]
     if len(last) > 1:
-        if all(is_number(text) for text in last):
+        if _numbers(last):
             found = _next_numbers(last, steps)
         else:
-            found = next((next_ for form in _FORMS if (next_ := _next_dates(last, form, steps))), None)
+            found = next(
+                (next_ for form in (*_FORMS, _DIGITS) if (next_ := _next_dates(last, form, steps))), None
+            )
         if found:
             return found
     return [f"+{step}" for step in range(1, steps + 1)]
@@ -87,18 +106,39 @@ def disorder(times: Sequence[str]) -> tuple[str, str, str] | None:
     return None
 
 
+def calendar(times: Sequence[str]) -> str | None:
+    """``monthly``, ``quarterly`` or ``yearly`` where most stamps are so far apart; None for others. Whole numbers that could be years and follow
+    each other are years."""
+    texts = [text.strip() for text in times[:CHECKED]]
+    steps = _steps(texts)
+    if steps is None or len(steps) < 3:
+        return None
+    usual = sorted(steps)[len(steps) // 2]
+    if _numbers(texts):
+        years = usual == 1 and all(text.isdecimal() and len(text) == 4 for text in texts)
+        return "yearly" if years else None
+    days = usual / 86_400
+    return next((name for name, (least, most) in _APART.items() if least <= days <= most), None)
+
+
 def _steps(texts: Sequence[str]) -> list[float] | None:
     """The differences of neighbouring stamps, in their own unit; None where they are no numbers and no times of one form."""
-    if texts and all(is_number(text) for text in texts):
+    if texts and _numbers(texts):
         places = [float(text) for text in texts]
         return [b - a for a, b in itertools.pairwise(places)]
-    for form in _FORMS:
+    for form in (*_FORMS, _DIGITS):
         if texts and _parsed(texts[0], form) is not None:
             stamps = [_parsed(text, form) for text in texts]
             if None not in stamps:
                 known = [stamp for stamp in stamps if stamp is not None]
                 return [(b - a).total_seconds() for a, b in itertools.pairwise(known)]
     return None
+
+
+def _numbers(texts: Sequence[str]) -> bool:
+    """Whether all are numbers, and not all of them dates of eight digits."""
+    dates = all(len(text) == 8 and _parsed(text, _DIGITS) is not None for text in texts)
+    return not dates and all(is_number(text) for text in texts)
 
 
 def _next_numbers(last: Sequence[str], steps: int) -> list[str] | None:
@@ -139,7 +179,13 @@ def _parsed(text: str, form: str) -> datetime.datetime | None:
     if form == "quarter":
         found = _QUARTER.fullmatch(text)
         return datetime.datetime(int(found[1]) or 1, 3 * int(found[3]) - 2, 1) if found else None
+    if form == "quarter of year":
+        found = _OF_YEAR.fullmatch(text)
+        return datetime.datetime(int(found[3]) or 1, 3 * int(found[1]) - 2, 1) if found else None
     try:
+        if form == "week":
+            found = _WEEK.fullmatch(text)
+            return datetime.datetime.fromisocalendar(int(found[1]), int(found[3]), 1) if found else None
         return datetime.datetime.strptime(text, form)
     except ValueError:
         return None
@@ -150,6 +196,11 @@ def _written(stamp: datetime.datetime, form: str, like: str) -> str:
     if form == "quarter":
         between = like[4:-2]
         return f"{stamp.year:04d}{between}{like[-2]}{(stamp.month + 2) // 3}"
+    if form == "quarter of year":
+        return f"{like[0]}{(stamp.month + 2) // 3}{like[2:-4]}{stamp.year:04d}"
+    if form == "week":
+        year, week, _ = stamp.isocalendar()
+        return f"{year:04d}{like[4:-2]}{week:02d}"
     if form.endswith("%z") and like[-3] == ":":  # +02:00, where strftime would write +0200
         return stamp.isoformat(sep=like[10])
     if form.endswith("%f"):

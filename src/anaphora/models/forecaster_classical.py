@@ -6,12 +6,10 @@ them at once. Of steps to come they see the columns known in advance and nothing
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import fill_forward
@@ -20,30 +18,15 @@ from anaphora.models.classical.kalman import Kalman
 from anaphora.models.classical.kalman.builders import from_lags, structural
 from anaphora.models.classical.kalman.parameters import MATRICES, NAMES
 from anaphora.models.classical.var import VAR, UndeterminedError
+from anaphora.models.forecaster_ancestor import Ancestor, Floats, Places
+from anaphora.models.forecaster_median import MedianForecaster
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 Structure = Literal["level", "trend", "dynamic"]
 LONGEST = 2000
 """Steps at the end of each series that EM looks at: variances need no more."""
 VARIANCES = ("D", "Q", "R")
 ROWS = 10
 """Steps for each coefficient of an equation that orders to choose among must leave: fewer fit anything."""
-
-
-class Ancestor(ABC):
-    """``errors`` (101, H, targets) are quantiles of |error| on dev data, as the networks' buffer."""
-
-    errors: Floats
-
-    @abstractmethod
-    def forecast(self, values: Floats, ends: Places, horizon: int) -> Floats:
-        """The targets of ``horizon`` steps after the first t steps of ``values``, for each t of ``ends``:
-        (ends, horizon, targets). Later steps are looked at in the known columns only."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, Floats]:
-        """All that was estimated, by name."""
 
 
 class VARForecaster(Ancestor):
@@ -186,10 +169,12 @@ class KalmanForecaster(Ancestor):
 
 
 def restored(columns: Columns, arrays: Mapping[str, Floats]) -> Ancestor:
-    """The model whose ``arrays`` these are; a KeyError where they are something else's."""
+    """The model whose ``arrays`` these are; a KeyError or ValueError where they are something else's."""
     made: Ancestor
     if "coefficients" in arrays:
         made = VARForecaster(columns, arrays["coefficients"], arrays["intercept"], arrays["covariance"])
+    elif "effects" in arrays:
+        made = MedianForecaster.of_arrays(columns, arrays)
     else:
         count = len({name.partition(".")[0] for name in arrays if name != "errors"})
         made = KalmanForecaster(

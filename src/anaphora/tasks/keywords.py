@@ -805,7 +805,7 @@ class TaggerKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, InitKeyw
     """What is minimised: the task's own loss, or yours: a function of (outputs, targets) that gives one number per item; the loop sums and weights them. Default: 'auto'."""
 
 
-ForecasterModel = Literal["var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
+ForecasterModel = Literal["median", "var", "kalman", "linear", "mlp", "rnn", "lstm", "gru", "conv", "mingru", "mamba", "griffin", "gla", "deltanet", "xlstm", "transformer"] | Callable[..., Any]
 """The presets of `an.Forecaster`, or a model of your own."""
 
 

@@ -51,7 +51,7 @@ VIEWS = {
             "explain",
             any_of=("integrated_gradients", "occlusion"),
             what=("attribution",),
-            without="its answer cannot be shared out over the input: Kalman filters and VAR have no score that could be, and an "
+            without="its answer cannot be shared out over the input: Kalman filters, VAR and the median of simple forecasts have no score that could be, and an "
             "input of one symbol has nothing to leave out.",
         ),
         _view(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.models.forecaster import Forecaster
-from anaphora.models.forecaster_classical import Ancestor
+from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
 from anaphora.tasks.forecast.build import features_of
@@ -41,7 +41,7 @@ def forecaster_export(m: Any) -> Export:
     ``(batch, places, horizon, targets + units)``, the parts of their `Chain`, which stands in the facts."""
     if isinstance(m.model_, Ancestor):
         raise AnaphoraError(
-            f"the preset {m.settings_.model} is not a network; its run folder holds its few matrices."
+            f"the preset {m.settings_.model} is not a network; its run folder holds its few matrices. To export one, train with --model linear or lstm."
         )
     s, columns = m.settings_, m.columns_
     dense = not s.window or not s.horizon

@@ -19,7 +19,9 @@ from anaphora.models.forecaster import (
     WindowMap,
     WindowReader,
 )
-from anaphora.models.forecaster_classical import Ancestor, KalmanForecaster, Structure, VARForecaster
+from anaphora.models.forecaster_ancestor import Ancestor
+from anaphora.models.forecaster_classical import KalmanForecaster, Structure, VARForecaster
+from anaphora.models.forecaster_median import MedianForecaster
 from anaphora.models.own import OwnForecast
 from anaphora.nn import DilatedStack, transformer
 from anaphora.settings.own import Part
@@ -54,6 +56,9 @@ def fitted_ancestors(s: ForecasterSettings, columns: Columns, data: SeriesData) 
     series = [columns.standardised(one.values) for one in data.series]
     if s.model == "var":
         yield VARForecaster.fit(series, columns, lags=s.lags, max_lags=s.max_lags)
+        return
+    if s.model == "median":
+        yield MedianForecaster.fit(series, columns, horizon=s.horizon, period=s.period)
         return
     for structure in STRUCTURES if s.structure == "auto" else (s.structure,):
         yield KalmanForecaster.fit(

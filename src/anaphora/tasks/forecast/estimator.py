@@ -17,25 +17,32 @@ from anaphora.data.series_readers import open_series, open_training_series, reop
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.models.forecaster_classical import Ancestor, restored
+from anaphora.models.forecaster_ancestor import Ancestor
+from anaphora.models.forecaster_classical import restored
+from anaphora.models.forecaster_median import MedianForecaster
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.forecast.build import fitted_ancestors, fresh_forecaster
+from anaphora.tasks.forecast.build import fresh_forecaster
 from anaphora.tasks.forecast.inference.ahead import Floats, Prediction
 from anaphora.tasks.forecast.inference.asked import forecast, why_not
-from anaphora.tasks.forecast.inference.running import outputs
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
 from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
-from anaphora.tasks.forecast.objective import ForecastObjective, dev_measures, error_quantiles
+from anaphora.tasks.forecast.objective import ForecastObjective, solved
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.suiting.forecast import suit_length, suit_level, suit_rolls
+from anaphora.tasks.suiting.forecast import (
+    suit_horizon,
+    suit_length,
+    suit_level,
+    suit_preset,
+    suit_rolls,
+)
 from anaphora.tasks.suiting.naive import rival_of
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -100,6 +107,8 @@ class Forecaster(Estimator):
         s = self.settings_
 
         def least(found: SeriesData, held: bool) -> int:
+            suit_preset(self, found)
+            suit_horizon(self, found)
             suit_length(self, found, held)
             return max(self.settings_.horizon, 1)
 
@@ -115,6 +124,10 @@ class Forecaster(Estimator):
         s = self.settings_
         for part in (train, dev):
             require_examples(part, self._window, s.horizon)
+        if all(np.isnan(one.values[one.begin :]).all() for one in dev.series):
+            raise DataError(
+                f"{dev.place}: the dev data, the last steps, hold no value; leave empty rows out, or give dev data of your own."
+            )
         return train, dev.only(train.columns)
 
     @property
@@ -165,17 +178,9 @@ class Forecaster(Estimator):
         return ForecastObjective(s, self.columns_, self._windows(dev)), batches
 
     def _solve(self, data: SeriesData, dev: SeriesData, reporter: Reporter | None) -> dict[str, float]:
-        windows = self._windows(dev)
-        chosen = windows.spread(self.settings_.valid_examples)
-        best: tuple[dict[str, float], Ancestor] | None = None
-        for model in fitted_ancestors(self.settings_, self.columns_, data):
-            found = list(outputs(model, windows, chosen))
-            measures = dev_measures(found, self.columns_, "mse")
-            model.errors = error_quantiles(found, self.columns_)
-            if best is None or measures[self.settings_.metric] < best[0][self.settings_.metric]:
-                best = measures, model
-        assert best is not None
-        measures, self.model_ = best
+        measures, self.model_ = solved(self.settings_, self.columns_, data, dev, self._windows)
+        if isinstance(self.model_, MedianForecaster) and reporter is not None and not self.settings_.period:
+            reporter.say(self.model_.seasons(self.columns_.targets))
         return measures
 
     def _advice(self, run: Path) -> str:
@@ -320,7 +325,7 @@ class Forecaster(Estimator):
     ) -> SeriesData:
         self._check_trained()
         trained = self._trained_on.get("of", self._trained_on).get("time_field")
-        opened = open_series(data, role=role, time_field=time_field or trained)
+        opened = open_series(data, role=role, time_field=time_field or trained, kept=self.columns_.names)
         may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
         names = self.columns_.names
         if optional and may_miss and len(opened.columns) == len(self.columns_.others):

@@ -19,7 +19,7 @@ from anaphora.settings.network import RecurrentStack, TransformerStack
 from anaphora.settings.own import Own, OwnMetric
 from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
 
-DIRECT = ("var", "kalman")
+DIRECT = ("median", "var", "kalman")
 ROLLS: Mapping[str, Any] = {
     "hidden": 256,
     "dropout": 0.3,
@@ -244,6 +244,13 @@ _BUDGET = budget(60.0, 300, 2000, patience=5)
 _QUICK = {**_STEPS, "hidden": 64, "layers": 1, "dropout": 0.0}
 
 _PRESETS = (
+    Preset(
+        "median",
+        "The median of eleven simple forecasts of each target from its own past: exponential smoothing, autoregression, a linear map; for short series.",
+        {},
+        (*_ALWAYS, "device", "seed"),
+        direct=True,
+    ),
     Preset(
         "var",
         "Vector autoregression: each step a linear function of the few before it, by least squares.",

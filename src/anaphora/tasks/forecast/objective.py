@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,23 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import LARGEST, expected
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError
 from anaphora.models.forecaster import LEVELS
-from anaphora.tasks.forecast.build import is_roll, units_of
+from anaphora.models.forecaster_ancestor import Ancestor
+from anaphora.tasks.forecast.build import fitted_ancestors, is_roll, units_of
 from anaphora.tasks.forecast.inference.running import Found, chain_of, outputs, point, run_unseen
 from anaphora.tasks.forecast.info import ForecasterSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
 Floats = NDArray[np.float64]
+FEW_WINDOWS = 30
+"""Fewer dev windows say little about how far off forecasts are: the training series are asked, too."""
 KEYS = 2  # a wider range needs more passes for the same loss
 
 
@@ -99,6 +103,49 @@ class ForecastObjective:
             on = [name for name, value in zip(self.columns.targets, values[0], strict=True) if value > 0.5]
             return " ".join(on) or "none"
         return _written(values[:12, 0])
+
+
+def solved(
+    s: ForecasterSettings,
+    columns: Columns,
+    data: SeriesData,
+    dev: SeriesData,
+    windows_of: Callable[[SeriesData], Windows],
+) -> tuple[dict[str, float], Ancestor]:
+    """The dev measures and the model of a direct preset: of several that it fits, the best on the dev data.
+
+    Dev data that were held out of the training series and have chosen nothing are learned from afterwards, too: the last steps matter most. The
+    measures, and the errors that intervals are made of, are those before.
+    """
+    windows = windows_of(dev)
+    chosen = windows.spread(s.valid_examples)
+    best: tuple[dict[str, float], Ancestor] | None = None
+    for model in fitted_ancestors(s, columns, data):
+        found = list(outputs(model, windows, chosen))
+        measures = dev_measures(found, columns, "mse")
+        model.errors = error_quantiles([*_before(model, data, len(chosen), windows_of), *found], columns)
+        if best is None or measures[s.metric] < best[0][s.metric]:
+            best = measures, model
+    assert best is not None
+    if s.model == "median" and dev.facts.get("kind") == "held-out":
+        (again,) = fitted_ancestors(s, columns, dev)
+        again.errors = best[1].errors
+        best = best[0], again
+    return best
+
+
+def _before(
+    model: Ancestor, data: SeriesData, dev: int, windows_of: Callable[[SeriesData], Windows]
+) -> list[Found]:
+    """Forecasts from places in the second half of the training series, where there are but few ``dev`` windows."""
+    if dev >= FEW_WINDOWS:
+        return []
+    windows = windows_of(data)
+    halves = np.array([len(one) // 2 for one in data.series])
+    late = np.flatnonzero(windows.places[:, 1] >= halves[windows.places[:, 0]])
+    if len(late):
+        late = late[np.unique(np.linspace(0, len(late) - 1, 2 * FEW_WINDOWS).astype(int))]
+    return list(outputs(model, windows, late.tolist()))
 
 
 def transposed(s: ForecasterSettings, columns: Columns) -> int:

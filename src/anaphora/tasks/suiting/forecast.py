@@ -1,4 +1,4 @@
-"""Defaults of a forecaster that depend on its series: whether they are piano rolls, and whether their level wanders."""
+"""Defaults of a forecaster that depend on its series: whether they are piano rolls, how long they are, and whether their level wanders."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.data.series_readers import ROLLS
+from anaphora.data.series_times import calendar
 from anaphora.data.sources.report import say
 from anaphora.errors import SettingsError
 from anaphora.tasks.registry import resolve
@@ -27,6 +28,16 @@ PARTS = 10
 FEWEST = 4
 
 
+SHORT = "median"
+"""The preset of few data."""
+FEW_STEPS = 5000
+"""Steps of all training series up to which they are few."""
+NEUTRAL = frozenset(
+    {"horizon", "targets", "known", "period", "output", "holdout", "metric", "valid_examples", "device"}
+)
+"""Settings that every preset has: a user who gives others has a network in mind."""
+HORIZONS = {"monthly": 12, "quarterly": 8, "yearly": 6}
+
 OF_ROLLS = {"output": "binary", "horizon": 1, "window": 0}
 """Piano rolls are pieces of 0s and 1s, read as wholes and forecast chord by chord."""
 
@@ -44,6 +55,41 @@ def suit_rolls(m: Forecaster, data: Any) -> None:
     m.settings_ = settings  # type: ignore[assignment]
     if chosen:
         say(f"assumed, for piano rolls: {', '.join(f'{key}={value}' for key, value in chosen.items())}")
+
+
+def suit_preset(m: Forecaster, data: SeriesData) -> None:
+    """Take the preset `median` for few data, where the user has named no model and set nothing that is about networks.
+
+    Networks learn too little of so few steps: chosen on 28 short series, most of which they forecast worse than the last season does. Columns
+    that are read but neither forecast nor known in advance speak for a network, since `median` does not look at them.
+    """
+    if m.settings_.model == SHORT and "model" not in m._given:  # assumed for other data, in a fit before this
+        m.settings_ = resolve(m.task(), m._given)  # type: ignore[assignment]
+    s = m.settings_
+    if m._given.keys() - NEUTRAL or s.output != "continuous" or not s.horizon or embedded(data.facts):
+        return
+    steps = sum(len(one) for one in data.series)
+    targets, known = s.names("targets"), s.names("known")
+    if steps > FEW_STEPS or (targets and len({*targets, *known}) < len(data.columns)):
+        return
+    values = np.concatenate([one.values for one in data.series])
+    if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():  # for which there is an output of their own
+        return
+    m.settings_ = resolve(m.task(), {**m._given, "model": SHORT})  # type: ignore[assignment]
+    say(f"assumed, for {steps:,} steps, which are few for a network: model={SHORT}")
+
+
+def suit_horizon(m: Forecaster, data: SeriesData) -> None:
+    """Look no further ahead than is usual for months, quarters and years, where the user has not said how far."""
+    found = calendar(data.series[0].times) if data.series else None
+    if found in HORIZONS and m.settings_.horizon and not embedded(data.facts):
+        longest = max(len(one) for one in data.series)
+        assume(m, {"horizon": min(HORIZONS[found], most_ahead(longest))}, f"{found} rows")
+
+
+def most_ahead(longest: int) -> int:
+    """How far to look ahead at most, where the longest series has so many steps."""
+    return max(1, longest // 6)
 
 
 def suit_length(m: Forecaster, data: SeriesData, held: bool) -> None:
@@ -66,8 +112,10 @@ def suit_length(m: Forecaster, data: SeriesData, held: bool) -> None:
     )
     if examples >= SEVERAL:
         return
-    horizon = s.horizon if "horizon" in m._given else min(s.horizon, max(1, longest // 6))
+    horizon = s.horizon if "horizon" in m._given else min(s.horizon, most_ahead(longest))
     window = min(s.window, max(1, (left(horizon) - horizon) // 2))
+    if m._direct and "window" not in m._given:  # it reads all; its windows only say from where to forecast
+        m.settings_ = s.model_copy(update={"window": window})
     assume(m, {"window": window, "horizon": horizon}, f"series of at most {longest:,} steps")
 
 

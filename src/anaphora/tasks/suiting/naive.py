@@ -14,6 +14,7 @@ from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
 
 if TYPE_CHECKING:
+    from anaphora.data.series import SeriesData
     from anaphora.tasks.forecast.estimator import Forecaster
 
 MOST_VALUES = 1_000_000
@@ -21,10 +22,16 @@ MOST_VALUES = 1_000_000
 MOST_COLUMNS = 30
 CLEARLY = 0.95
 """A simple forecast is better if its mse is less than this share of the network's: dev windows overlap, and are often few."""
+MOST_STEPS = 20_000
+"""Steps of the training series up to which `median` is fitted in seconds."""
+MOST_TARGETS = 10
+FEWEST = 10
+"""Dev windows from which on one fitted preset is compared with forecasts that learn nothing: of fewer, chance decides."""
 WAYS = {
     "persistence": "repeating the last value",
     "seasonal": "repeating the last season",
     "var": "the preset var, fitted in seconds,",
+    "median": "the preset median, fitted in seconds,",
 }
 
 
@@ -35,21 +42,24 @@ class Rival:
     name: str
     mse: float
     value: float
+    model: str = "lstm"
+    """The preset of the run."""
 
     def __str__(self) -> str:
-        choice = "the better choice" if self.name == "var" else "better; try --model linear or --model var"
+        others = [name for name in ("median", "linear", "var", "kalman") if name != self.model]
+        tried = f"better; try --model {', '.join(others[:-1])} or {others[-1]}"
+        choice = "the better choice" if self.name in ("var", "median") else tried
         return f"{WAYS[self.name]} has mse {self.mse:.4g} on the same dev data, where this run has {self.value:.4g}: for these data it is {choice}"
 
 
 def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
     """The best simple forecast of the dev data of ``run``, which ``m`` has just been trained in, where it is better than ``m``; else None.
 
-    Only networks that forecast numbers are compared, by mse on the dev windows of training.
+    Networks that forecast numbers and `median` are compared with `WAYS`, other presets with those of them that learn nothing; by mse on the dev
+    windows of training.
     """
-    from anaphora.tasks.forecast.estimator import Forecaster
-
     s = m.settings_
-    if m._direct or s.output != "continuous" or not s.horizon or not s.window:
+    if s.output != "continuous" or not s.horizon or not m._window:
         return None
     folder = RunFolder(run)
     data, dev = m._reopen(folder, read_config(folder.path))
@@ -57,14 +67,34 @@ def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
         return None
     windows = m._windows(dev)
     own, found = naive_mse(m.model_, windows, windows.spread(s.valid_examples))
-    values = sum(one.values.size for one in data.series)
+    if m._direct:
+        own = m.result_.metrics["mse"]  # of the model before it learned from dev data, too
+        if len(windows) < FEWEST:
+            return None
+    if not m._direct or s.model == "median":
+        found |= _fitted(m, data, dev)
+    name = min(found, key=lambda key: found[key])
+    return Rival(name, found[name], own, str(s.model)) if found[name] < CLEARLY * own else None
+
+
+def _fitted(m: Forecaster, data: SeriesData, dev: SeriesData) -> dict[str, float]:
+    """The mse of presets that are fitted in seconds, where they can be."""
+    from anaphora.tasks.forecast.estimator import Forecaster
+
+    s = m.settings_
+    steps, values = sum(len(one) for one in data.series), sum(one.values.size for one in data.series)
+    presets = []
     if values <= MOST_VALUES and len(data.columns) <= MOST_COLUMNS and s.model != "linear":
+        presets.append("var")
+    if s.model != "median" and steps <= MOST_STEPS and len(m.columns_.targets) <= MOST_TARGETS:
+        presets.append("median")
+    found = {}
+    for preset in presets:
         shared = ("window", "horizon", "targets", "known", "period", "valid_examples")
-        other = Forecaster.again({"model": "var", **{key: getattr(s, key) for key in shared}})
+        other = Forecaster.again({"model": preset, **{key: getattr(s, key) for key in shared}})
         with contextlib.suppress(
             AnaphoraError
         ):  # few steps, or columns that follow from others, do not determine it
             other._learn(data)
-            found["var"] = other._solve(data, dev, None)["mse"]
-    name = min(found, key=lambda key: found[key])
-    return Rival(name, found[name], own) if found[name] < CLEARLY * own else None
+            found[preset] = other._solve(data, dev, None)["mse"]
+    return found

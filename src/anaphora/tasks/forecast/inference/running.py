@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anaphora.data.series_ahead import ROWS, point
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_windows import WindowBatch, Windows
-from anaphora.models.forecaster_classical import Ancestor
+from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.nn import NADE
 
 __all__ = ["Found", "chain_of", "nade_of", "outputs", "point", "run", "run_unseen"]
