@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from anaphora.data.symbols import SPELLINGS
+from anaphora.models.classical.ngram import classifier
+from anaphora.models.classical.ngram.calibration import sharpness
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
@@ -94,8 +96,8 @@ def test_each_class_against_the_rest():
     assert model.outputs == 3
     for k in range(3):
         alone = NGramClassifier(8, 1, binary=True).fit(TEXTS, each[:, k : k + 1], 1.0)
-        torch.testing.assert_close(model.weight[:, k], alone.weight[:, 0])
-        torch.testing.assert_close(model.bias[k], alone.bias[0])
+        torch.testing.assert_close(model.weight[:, k], alone.weight[:, 0], atol=1e-4, rtol=0)
+        torch.testing.assert_close(model.bias[k], alone.bias[0], atol=1e-4, rtol=0)
 
 
 def test_texts_without_any_known_n_gram_get_the_share_of_the_class():
@@ -140,3 +142,54 @@ def test_a_part_without_n_grams_is_none():
     size = len(SPELLINGS) + 2
     for split in (0, len(SPELLINGS), size):
         assert NGramClassifier(size, 1, split=split)._parts == ((len(SPELLINGS), size),)
+
+
+def test_a_margin_is_a_support_vector_machine():
+    model = NGramClassifier(8, 1, binary=True).fit(TEXTS, TRUTH, 1.0, loss="squared_hinge")
+    weighted = matrix(TEXTS, 8) * model.ratio[:, 0].double().numpy()
+    features = weighted / np.linalg.norm(weighted, axis=1, keepdims=True)
+    w, b, sign = model.weight[:, 0].double().numpy(), float(model.bias[0]), 2 * TRUTH[:, 0] - 1
+    short = np.maximum(0, 1 - sign * (features @ w + b))
+    np.testing.assert_allclose(w, features.T @ (2 * sign * short), atol=1e-3)  # where the slope is 0
+    assert abs((sign * short).sum()) < 1e-3
+    assert (short > 0).any()
+    before = model.weight.clone(), model.bias.clone()
+    model.sharpen(3.0)
+    torch.testing.assert_close(model.weight, 3 * before[0])
+    torch.testing.assert_close(model.bias, 3 * before[1])
+
+
+def test_a_number_by_least_squares():
+    numbers = np.array([[1.0], [0.5], [-1.0], [-2.0], [0.25], [1.5], [-0.25]])
+    model = NGramClassifier(8, 1).fit(TEXTS, numbers, 0.7, loss="squared")
+    x = matrix(TEXTS, 8)
+    ratio = (x.T @ numbers)[:, 0] / (1 + x.sum(0))
+    np.testing.assert_allclose(model.ratio[:, 0], ratio, atol=1e-6)
+    features = x * ratio / np.linalg.norm(x * ratio, axis=1, keepdims=True)
+    with_one = np.hstack([features, np.ones((7, 1))])
+    cost = np.diag([0.7] * 8 + [0.0])
+    best = np.linalg.pinv(with_one.T @ with_one + cost) @ with_one.T @ numbers[:, 0]
+    np.testing.assert_allclose(model.weight[:, 0], best[:-1], atol=1e-4)
+    np.testing.assert_allclose(model.bias[0], best[-1], atol=1e-4)
+
+
+def test_classes_may_be_learned_in_groups(monkeypatch):
+    each = (np.array([0, 0, 1, 2, 0, 1, 2])[:, None] == np.arange(3)).astype(np.float64)
+    together = NGramClassifier(8, 3, singles=6).fit(TEXTS, each, 1.0)
+    monkeypatch.setattr(classifier, "_AT_ONCE", 1)
+    alone = NGramClassifier(8, 3, singles=6).fit(TEXTS, each, 1.0)
+    for name, value in alone.named_parameters():
+        torch.testing.assert_close(together.get_parameter(name), value, atol=1e-4, rtol=0)
+
+
+def test_sharpness_is_between_bounds_and_where_the_likelihood_is_greatest():
+    random = np.random.RandomState(0)
+    scores = random.randn(400, 3)
+    p = np.exp(4 * scores) / np.exp(4 * scores).sum(1, keepdims=True)
+    truth = np.array([random.choice(3, p=row) for row in p])
+    assert 3 < sharpness(scores, truth) < 5  # drawn with 4
+    assert sharpness(scores, scores.argmin(1)) == pytest.approx(0.1)  # all wrong
+    sure = sharpness(np.array([[1.0, 0.0, 0.0]]), np.array([0]))
+    assert np.exp(sure) / (np.exp(sure) + 2) == pytest.approx(
+        2 / 3 + 1 / 9, abs=1e-3
+    )  # one example is no proof

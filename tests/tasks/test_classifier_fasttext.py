@@ -68,3 +68,18 @@ def test_what_it_does_not_take_is_refused():
         an.Classifier("fasttext").fit([(np.ones((3, 2)), "a"), (np.zeros((3, 2)), "b")] * 4)
     with pytest.raises(SettingsError, match="pooling has no effect"):
         an.Classifier("fasttext", pooling="max")
+
+
+def test_the_first_answers_to_a_number_are_means_of_what_n_grams_say():
+    texts = [np.array(ids) for ids in ([8, 9], [8, 10], [9, 11], [10, 11], [8, 9, 10])]
+    truth = np.array([1.0, 0.5, -1.5, -1.0, 1.0], dtype=np.float32)
+    torch.manual_seed(1)
+    model = of_ngrams(
+        resolve(CLASSIFY, {"model": "fasttext", "embedding": 16, "target": "number"}), 12, 1
+    ).eval()
+    found = informed_vectors(model, texts, truth)
+    wanted = torch.tensor([2.5 / 4, 0.5 / 4, 0.5 / 4, -2.5 / 3])  # Σ y / (1 + texts that have 8, 9, 10, 11)
+    torch.testing.assert_close(found["encoder.embedding.weight"][8:, 0], 0.3 * wanted, atol=0.08, rtol=0)
+    model.load_state_dict({**model.state_dict(), **found})
+    scores = [float(model(torch.from_numpy(x)[None], torch.tensor([len(x)])).detach()) for x in texts]
+    assert np.corrcoef(scores, truth)[0, 1] > 0.9

@@ -69,8 +69,10 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 
 def test_mistakes_are_told_in_a_sentence(tmp_path):
-    with pytest.raises(SettingsError, match="target = 'number'"):
-        an.Classifier("ngrams", target="number")
+    with pytest.raises(SettingsError, match="margin needs exactly one class"):
+        an.Classifier("ngrams", target="number", margin=True)
+    with pytest.raises(SettingsError, match="margin needs exactly one class"):
+        an.Classifier("ngrams", target="classes", margin=True)
     with pytest.raises(SettingsError, match="hidden has no effect"):
         an.Classifier("ngrams", hidden=8)
     with pytest.raises(SettingsError, match="penalty has no effect"):
@@ -96,3 +98,63 @@ def test_words_and_characters_may_have_a_regression_each(tmp_path):
     together = an.Classifier("ngrams").fit(phrases(60), valid=phrases(8, 1)).predict_proba(asked)
     assert not np.allclose(found, together)
     assert (found.argmax(1) == together.argmax(1))[:-1].all()
+
+
+def points(rows, seed=0):
+    """Texts whose number is the sum of what their words are worth."""
+    worth = {"awful": -2.0, "poor": -1.0, "plain": 0.0, "fine": 1.0, "superb": 2.0}
+    random = np.random.RandomState(seed)
+    drawn = [random.choice(list(worth), size=4) for _ in range(rows)]
+    return [(" ".join(words), sum(worth[word] for word in words)) for words in drawn]
+
+
+def test_a_number_is_learned(tmp_path):
+    model = an.Classifier("ngrams", target="number", tolerance=0.5)
+    model.fit(points(150), valid=points(20, 1), out=tmp_path / "run")
+    assert model.settings_.penalty == 1.0
+    found = model.score(points(100, 2))
+    assert found["r2"] > 0.8
+    assert model.result_.metric == "loss"
+    assert not model.result_.greater_is_better
+    low, high = model.predict(["awful awful poor poor", "superb superb fine superb"])
+    assert low < -3 < 3 < high
+    assert an.load(tmp_path / "run").predict(["fine"]) == model.predict(["fine"])
+
+
+def kinds(rows, seed=0):
+    """Texts of four kinds, of which two are rare, told apart by one word among others."""
+    random = np.random.RandomState(seed)
+    words = [f"w{i}" for i in range(200)]
+    names = random.choice(["news", "sport", "food", "art"], p=[0.6, 0.3, 0.06, 0.04], size=rows)
+    return [
+        (" ".join([*random.choice(words, 12), f"{name[:2]}{random.randint(4)}"]), str(name)) for name in names
+    ]
+
+
+def test_three_classes_have_a_margin_unless_the_user_says_otherwise(tmp_path):
+    model = an.Classifier("ngrams", char_ngrams=0).fit(kinds(200), valid=kinds(20, 1), out=tmp_path / "run")
+    assert (model.settings_.margin, model.settings_.penalty) == (True, 1.0)
+    judged = kinds(200, 2)
+    logistic = an.Classifier("ngrams", char_ngrams=0, margin=False, penalty=0.3).fit(
+        kinds(200), valid=kinds(20, 1)
+    )
+    assert not logistic.settings_.margin
+    assert model.score(judged)["macro_f1"] > logistic.score(judged)["macro_f1"]
+    found = model.predict_proba([text for text, _ in judged])
+    np.testing.assert_allclose(found.sum(1), 1)
+    place = {name: i for i, name in enumerate(model.classes_)}
+    right = found[range(200), [place[label] for _, label in judged]]
+    other = logistic.predict_proba([text for text, _ in judged])[
+        range(200), [place[label] for _, label in judged]
+    ]
+    assert np.log(right).mean() > np.log(other).mean()  # and it knows better how sure it is
+    np.testing.assert_array_equal(
+        an.load(tmp_path / "run").predict_proba(["w1 ar2"]), model.predict_proba(["w1 ar2"])
+    )
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    an.Classifier.resume(tmp_path / "run")
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
+    two = an.Classifier("ngrams").fit(phrases(20), valid=phrases(4))
+    assert not two.settings_.margin
+    few = [("red thing", "red"), ("green thing", "green"), ("blue thing", "blue")]
+    assert an.Classifier("ngrams", min_count=1).fit(few, valid=few).predict(["green"]) == ["green"]

@@ -353,3 +353,14 @@ def test_sentences_of_one_word_are_reported():
 def test_dev_tags_that_training_never_saw_are_refused():
     with pytest.raises(DataError, match="no label of the training data: 'B-PER' is none of N, V"):
         an.Tagger("hmm").fit([("dogs run", "N V")] * 6, valid=[("Ann runs", "B-PER B-X")])
+
+
+def test_long_texts_are_learned_from_as_far_as_they_are_read():
+    rows = [(f"{word} " * 3 + "and so on " * 20, word) for word in ("yes", "no")] * 20
+    quick = {"tokens": "word", "max_tokens": 8, "embedding": 8, "steps": 40, "lr": 0.05, "batch_tokens": 200}
+    with pytest.warns(
+        UserWarning, match="40 of 40 training texts were longer than max_tokens = 8 and were cut"
+    ):
+        m = an.Classifier("bow", **quick).fit(rows, valid=rows[:4])
+    with pytest.warns(UserWarning, match="1 of 1 inputs were longer"):
+        assert m.predict([rows[0][0]]) == ["yes"]

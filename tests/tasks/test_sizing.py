@@ -75,6 +75,27 @@ def test_with_few_dev_texts_the_rival_is_cross_validated_on_the_training_texts(t
     assert "too few to tell" not in m._advice(tmp_path / "run") or not found.better
 
 
+def test_of_numbers_the_rival_is_judged_by_the_variance_it_explains(tmp_path):
+    words = ["awful", "poor", "fine", "superb"]
+    rows = [
+        (f"{a} {b} {c}", float(i + j + k))
+        for i, a in enumerate(words)
+        for j, b in enumerate(words)
+        for k, c in enumerate(words)
+    ]
+    rows = [(f"{text} {n}", value) for n in range(4) for text, value in rows]
+    network = {"target": "number", "embedding": 4, "steps": 2, "batch_tokens": 200, "holdout": 60}
+    m = an.Classifier("bow", **network).fit(rows, out=tmp_path / "run")
+    found = rival_of(m, tmp_path / "run")
+    assert (found.metric, found.examples) == ("r2", 60)
+    assert found.reached > 80
+    assert found.value == pytest.approx(100 * m.result_.metrics["r2"])
+    assert "the preset ngrams reaches r2" in found.advice
+    assert not replace(found, value=found.reached - 1.5).advice  # nearly as good
+    scarce = an.Classifier("bow", **(network | {"holdout": 20})).fit(rows, out=tmp_path / "scarce")
+    assert rival_of(scarce, tmp_path / "scarce") is None
+
+
 def test_there_is_no_rival_where_it_says_nothing(tmp_path, monkeypatch):
     few = an.Classifier("bow", **TINY).fit(phrases(60), valid=phrases(60, 1), out=tmp_path / "few")
     assert rival_of(few, tmp_path / "few") is None

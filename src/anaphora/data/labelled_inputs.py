@@ -166,12 +166,12 @@ class VectorInputs:
 Inputs = TextInputs | NGramInputs | VectorInputs
 
 
-def cut(inputs: list[Input], longest: int) -> list[Input]:
-    """Inputs of at most ``longest`` steps, with a warning that counts those that were longer."""
+def cut(inputs: list[Input], longest: int, what: str = "inputs") -> list[Input]:
+    """Inputs of at most ``longest`` steps, with a warning that counts those that were longer; ``what`` it calls them."""
     long = sum(len(x) > longest for x in inputs)
     if long:
         warnings.warn(
-            f"{long} of {len(inputs)} inputs were longer than max_tokens = {longest} and were cut",
+            f"{long} of {len(inputs)} {what} were longer than max_tokens = {longest} and were cut",
             stacklevel=4,
         )
     return [x[:longest] for x in inputs]

@@ -487,6 +487,8 @@ class NgramKeywords(TypedDict, total=False):
     """Weigh the n-grams of words and those of characters by two regressions, whose scores are averaged, instead of by one over both. Default: False."""
     rare_words: float
     """How much single words, of any count and weighted by how rare they are, count beside the n-grams, which are weighted by how much more often texts of a class have them; 0 leaves them out. Default: 0.0."""
+    margin: bool
+    """Weigh n-grams by a margin between each class and the rest (a linear support vector machine) instead of by logistic regression: more right answers where there are three classes or more, for which it is assumed. Takes twice the time, because how sure the answers are is found on parts of the texts. Default: False."""
     min_count: int
     """N-grams that fewer training texts have are left out. Default: 2."""
     penalty: float
@@ -674,7 +676,7 @@ class ClassifierKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Init
     """The settings of `an.Classifier`; ``help(an.Classifier)`` shows the defaults."""
 
     max_tokens: int
-    """Longer training examples are left out (and counted); longer inputs at prediction are cut, with a warning. Default: 1024."""
+    """Longer texts are cut, with a warning, in training and at prediction. Longer training sequences of vectors are left out (and counted), and cut at prediction. Default: 1024."""
     pooling: Literal["last", "max", "mean", "attention", "concat", "first", "first-tanh", "first-relu", "first-gelu"]
     """How the states of a sequence become one vector: the last state, the largest value of each unit, their mean, a mean weighted by attention, the first three side by side (concat; what a recurrent language model of init is read by), or the state of a <s> put first (BERT's [CLS]), by itself or through a layer of its own with that activation (first-tanh is BERT's pooler). Default: 'last'."""
     two_scores: bool

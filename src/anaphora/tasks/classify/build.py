@@ -18,7 +18,8 @@ from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
-from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
+from anaphora.models.classical.ngram.calibration import sharpness
+from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio, mean_number
 from anaphora.models.classical.rocket.classifier import RocketClassifier
 from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
@@ -47,13 +48,15 @@ from anaphora.tasks.pretrained import (
     rested_weights,
     vector_weights,
 )
-from anaphora.tasks.reading import sequence_encoder, sequence_pooling
+from anaphora.tasks.reading import score_inputs, sequence_encoder, sequence_pooling
 from anaphora.tasks.tuning import usual_training
 
 Direct = NGramClassifier | RocketClassifier
 """Models that are fitted in one go."""
 _INFORMED = 0.3
 """How loud naive Bayes is at first: a text of n n-grams has √n times the mean of what they say."""
+_PARTS, _ENOUGH = 5, 200
+"""Parts that texts are dealt to, and texts of them that tell how sure a margin is."""
 _LONGEST = 256
 """Symbols of a text that a model of others reads, unless max_tokens says otherwise."""
 
@@ -149,9 +152,9 @@ def of_ngrams(s: ClassifierSettings, symbols: int, outputs: int) -> SequenceClas
 def informed_vectors(
     model: SequenceClassifier, texts: Sequence[Input], truth: np.ndarray[Any, Any]
 ) -> dict[str, Tensor]:
-    """First weights with which the network answers nearly as naive Bayes does.
+    """First weights with which the network answers nearly as naive Bayes does, or of a number as the mean of what each n-gram says.
 
-    The log-ratio r_k (see `NGramClassifier`) of the n-grams of ``texts`` goes into dimension k of their vectors, which class k of
+    The ratio r_k (see `NGramClassifier`) of the n-grams of ``texts`` goes into dimension k of their vectors, which class k of
     the output reads; the other dimensions are small and learn what else there is. ``truth`` is as `Targets.encode` gives it.
     """
     outputs = model.outputs
@@ -159,13 +162,16 @@ def informed_vectors(
     assert isinstance(embedding, Embedding)
     weight = embedding.weight.detach()
     wide = min(outputs, weight.shape[1])
+    number = truth.dtype.kind == "f" and truth.ndim == 1
     if truth.ndim == 1:
-        truth = truth[:, None] == np.arange(outputs)
+        truth = truth[:, None] if number else truth[:, None] == np.arange(outputs)
     grams = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
     texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     vectors = 0.02 * torch.randn_like(weight)
     for k in range(wide):
-        vectors[:, k] += _INFORMED * log_ratio(grams, truth[texts_of, k] > 0.5, len(weight)).float()
+        said = truth[texts_of, k]
+        ratio = mean_number(grams, said, len(weight)) if number else log_ratio(grams, said > 0.5, len(weight))
+        vectors[:, k] += _INFORMED * ratio.float()
     vectors[: len(SPELLINGS)] = 0.0
     readers = 0.05 * torch.randn_like(model.output.weight)
     readers[range(wide), range(wide)] += 1.0
@@ -192,10 +198,41 @@ def fitted(s: ClassifierSettings, model: Direct, inputs: list[Input], truth: np.
     if isinstance(model, RocketClassifier):
         model.fit(inputs, truth, s.target, s.seed)
         return
+    if s.target == "number":
+        model.fit(inputs, truth[:, None], s.penalty, s.rare_words, "squared")
+        return
+    each = truth
     if truth.ndim == 1:
         classes = np.arange(model.outputs)[1 if model.binary else 0 :]
-        truth = truth[:, None] == classes
-    model.fit(inputs, truth.astype(np.float64), s.penalty, s.rare_words)
+        each = (truth[:, None] == classes).astype(np.float64)
+    if not s.margin:
+        model.fit(inputs, each, s.penalty, s.rare_words)
+        return
+    sure = _sharpness(s, model, inputs, truth, each)
+    model.fit(inputs, each, s.penalty, s.rare_words, "squared_hinge").sharpen(sure)
+
+
+def _sharpness(
+    s: ClassifierSettings,
+    model: NGramClassifier,
+    inputs: list[Input],
+    truth: np.ndarray[Any, Any],
+    each: np.ndarray[Any, Any],
+) -> float:
+    """How sure the scores of a margin are, from parts of the texts that were not learned from: as many parts as hold `_ENOUGH` texts."""
+    parts = np.arange(len(inputs)) % _PARTS
+    np.random.RandomState(0).shuffle(parts)
+    scores, wanted = [], []
+    for part in range(_PARTS):
+        learned, judged = np.flatnonzero(parts != part), np.flatnonzero(parts == part)
+        if not len(learned) or not len(judged):
+            continue
+        model.fit([inputs[i] for i in learned], each[learned], s.penalty, s.rare_words, "squared_hinge")
+        scores.append(score_inputs(model, [inputs[i] for i in judged]))
+        wanted.append(truth[judged])
+        if sum(map(len, wanted)) >= _ENOUGH:
+            break
+    return sharpness(np.concatenate(scores), np.concatenate(wanted)) if scores else 1.0
 
 
 def begin_with(

@@ -58,7 +58,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
-from anaphora.tasks.suiting.classify import check_fits, suit_texts, suit_vectors
+from anaphora.tasks.suiting.classify import check_fits, suit_ngrams, suit_texts, suit_vectors
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.training.loop import TrainingResult
@@ -143,6 +143,7 @@ class Classifier(SequenceReader):
             self.settings_ = with_width(self.settings_, self._given, symbols)
         settle_r_drop(self)
         targets = Targets.learn(s.target, labels_of(data))
+        suit_ngrams(self, data, targets)
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 
     def _check_labels(self, data: Labelled, *names: str) -> None:
@@ -161,8 +162,6 @@ class Classifier(SequenceReader):
     def _inherited(self) -> dict[str, Tensor]:
         assert isinstance(self.model_, SequenceClassifier)
         if isinstance(self.inputs_, NGramInputs):
-            if self.targets_.kind == "number":
-                return {}
             texts, labels = zip(*self._seen.read(range(len(self._seen))), strict=True)
             return informed_vectors(self.model_, self._encode(texts), self.targets_.encode(labels))
         if self.settings_.model in PICTURES:
@@ -207,9 +206,16 @@ class Classifier(SequenceReader):
         }
         objective = self._objective(truth, dev)
         if isinstance(data, Source) and data.text_bytes > HELD_TEXT:
-            return objective, ReadBatches(data, self._encode, truth, **cut_by)
+            return objective, ReadBatches(data, self._beginnings, truth, **cut_by)
         sources, _ = zip(*data.read(range(len(data))), strict=True)
-        return objective, labelled_batches(self._encode(sources), truth, **cut_by)
+        inputs = self._encode(sources)
+        if self.inputs_.kind == "text":
+            inputs = cut(inputs, self._longest, "training texts")
+        return objective, labelled_batches(inputs, truth, **cut_by)
+
+    def _beginnings(self, texts: Sequence[str]) -> list[Any]:
+        """Training texts as they are read when the model is used: as far as ``max_tokens``."""
+        return [x[: self._longest] for x in self._encode(texts)]
 
     def _solve(self, data: Labelled, dev: Labelled, reporter: Reporter | None) -> dict[str, float]:
         self.model_ = self._fresh_model()
@@ -230,7 +236,7 @@ class Classifier(SequenceReader):
         """What is minimised, for training examples with the encoded labels ``truth``."""
         held, wanted = zip(*dev.read(range(len(dev))), strict=True)
         texts = [_outline(x) for x in held[:8]] if self.inputs_.kind == "vectors" else held
-        shown = cut(self._encode(held), self._longest)
+        shown = cut(self._encode(held), self._longest, "dev examples")
         return ClassificationObjective(self.settings_, self.targets_, truth, (shown, list(wanted)), texts)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:

@@ -74,13 +74,14 @@ def _budget(least: int) -> dict[str, Any]:
 _PRESETS = (
     Preset(
         "ngrams",
-        "Logistic regression on n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012), and on words by how "
+        "A linear model of n-grams of words and characters, weighted by naive Bayes (Wang & Manning 2012), and of words by how "
         "rare they are. Seconds, no network.",
         {"vocab_size": 500_000, "rare_words": 1.0},
         (
             NgramSettings,
             "target",
             "threshold",
+            "tolerance",
             "metric",
             "vocab_size",
             "lowercase",

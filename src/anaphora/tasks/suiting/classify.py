@@ -12,6 +12,7 @@ from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
     from anaphora.data.labelled import Labelled
+    from anaphora.data.labelled_targets import Targets
     from anaphora.data.sources.source import Source
     from anaphora.tasks.classify.estimator import Classifier
 
@@ -58,6 +59,21 @@ def suit_texts(m: Classifier, data: Source) -> None:
             assume(m, OF_LETTERS, "single words, which are read by their letters")
         return
     assume(m, SMALL.get(m.settings_.model, {}), f"{len(data):,} training texts")
+
+
+def of_ngrams(targets: Targets) -> dict[str, Any]:
+    """Settings of `ngrams` for what is to be predicted: a margin tells many classes apart better than a logistic regression of each, above all
+    those of few texts, and is no better with two."""
+    if targets.kind == "number":
+        return {"penalty": 1.0}
+    return {"margin": True, "penalty": 1.0} if targets.kind == "class" and targets.size > 2 else {}
+
+
+def suit_ngrams(m: Classifier, data: Labelled, targets: Targets) -> None:
+    """Give `ngrams` what suits its labels, where the user has set nothing else. Embedded corpora are left alone."""
+    if m.settings_.model == "ngrams" and not embedded(data.describe()):
+        many = f"{targets.size} classes" if targets.kind == "class" else "numbers"
+        assume(m, of_ngrams(targets), many)
 
 
 def suit_vectors(m: Classifier, data: VectorRows) -> None:

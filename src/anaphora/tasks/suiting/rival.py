@@ -15,6 +15,7 @@ import numpy as np
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.config import read_config
+from anaphora.tasks.suiting.classify import of_ngrams
 from anaphora.training.run import RunFolder
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ MOST_STEPS = 400_000
 LEAST_SEQUENCES = 30
 LEAST_DEV = 50
 """Fewer dev examples say little about which of two models is better: the rival is then judged on the training examples, part by part."""
+CLEARLY = 2.0
+"""Points of R², in percent, by which the rival must be better."""
 FOLDS = 5
 QUICK: dict[str, dict[str, Any]] = {
     "ngrams": {"model": "ngrams", "word_ngrams": 2, "char_ngrams": 5},
@@ -69,7 +72,10 @@ class Rival:
 
     @property
     def _doubt(self) -> float:
-        """How far the run's own value may be off, where it is that of a few examples: two standard errors of a share."""
+        """How far the run's own value may be off, where it is that of a few examples: two standard errors of a share. R² of numbers is no share of
+        examples: the rival must be clearly better."""
+        if self.metric == "r2":
+            return CLEARLY
         share = (self.value / 100 * self.examples + 1) / (self.examples + 2)  # never 0 or 1
         return 200 * (share * (1 - share) / self.examples) ** 0.5 if self.crossed else 0.0
 
@@ -93,7 +99,8 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     from anaphora.tasks.classify.estimator import Classifier
 
     s, ended = m.settings_, m.result_
-    fits = s.target != "number" and not s.init and ended.metric in ("accuracy", "macro_f1")
+    number = s.target == "number"
+    fits = not s.init and ended.metric in (("loss",) if number else ("accuracy", "macro_f1"))
     if m._direct or ended.best is None or not fits:
         return None
     folder = RunFolder(run)
@@ -104,20 +111,27 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
         return None
     preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
     begun = time.monotonic()
-    seen = {"scale": s.scale, "features": s.features, "scan": s.scan} if preset == "rocket" else {}
+    seen: dict[str, Any] = (
+        {"scale": s.scale, "features": s.features, "scan": s.scan}
+        if preset == "rocket"
+        else of_ngrams(m.targets_)
+    )
     other = Classifier.again({**QUICK[preset], **seen, "target": s.target, "threshold": s.threshold})
     try:
         other._learn(data)
     except DataError:  # rows of one label, which a student has besides those of its teachers
         return None
     few = len(dev) < LEAST_DEV
-    if few and not hasattr(data, "part"):
+    if few and (number or not hasattr(data, "part")):
         return None
+    metric = "r2" if number else ended.metric
     parts = _folds(data) if few else [(data, dev)]
-    values = [other._solve(train, held, None)[ended.metric] for train, held in parts]
+    values = [other._solve(train, held, None)[metric] for train, held in parts]
     seconds = time.monotonic() - begun
-    value = statistics.fmean(values)
-    return Rival(ended.metric, value, ended.best, len(dev), seconds, len(data) if few else 0, preset)
+    reached, value = statistics.fmean(values), ended.best
+    if number:  # a share of the variance, in percent as the others are
+        reached, value = 100 * reached, 100 * ended.metrics[metric]
+    return Rival(metric, reached, value, len(dev), seconds, len(data) if few else 0, preset)
 
 
 def _quick(data: Any) -> bool:

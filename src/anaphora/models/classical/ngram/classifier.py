@@ -1,18 +1,19 @@
-"""Logistic regression on n-grams that are weighted by naive Bayes (Wang & Manning 2012), and on words by how rare they are."""
+"""A linear model of n-grams that are weighted by naive Bayes (Wang & Manning 2012), and of words by how rare they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from anaphora.data.symbols import SPELLINGS
+from anaphora.models.classical.ngram.regression import Block, Grams, regress
 
-_ITERATIONS = 200
+_AT_ONCE = 4_000_000
+"""Weights that are learned together: those of several classes, as far as memory allows."""
 Array = np.ndarray[Any, Any]
 
 
@@ -26,7 +27,9 @@ class NGramClassifier(nn.Module):
     p_kj is 1 + the number of texts of class k that have n-gram j, q_kj that of all others. r is what naive Bayes would
     add up; i is 0 but for the single words, those below the id ``singles``, of which n_j of the n texts have word j. r trusts an n-gram by
     what it says of the class, i by how rare it is: also words that one text has can be learned. w and v are learned: for each class
-    against the rest they minimise ½ penalty (|w|² + |v|² / emphasis²) + Σ log(1 + e^{∓z}).
+    against the rest they minimise ½ penalty (|w|² + |v|² / emphasis²) + Σ log(1 + e^{∓z}), or with the loss squared_hinge
+    Σ max(0, 1 ∓ z)² (a linear support vector machine). Of a number y the loss is ½ Σ (z − y)², and r_j is Σ y / (1 + n_j) over the n_j texts
+    that have n-gram j.
 
     With ``split`` the n-grams below that id and those from it on (words, characters) have regressions of their own, with r of their
     own Σ; z is the mean of their scores. With ``binary`` one score z stands for two classes, whose scores are 0 and z.
@@ -78,98 +81,85 @@ class NGramClassifier(nn.Module):
         return ((first, self.split), (self.split, size)) if first < self.split < size else ((first, size),)
 
     def fit(
-        self, texts: Sequence[Array], truth: Array, penalty: float, emphasis: float = 1.0
+        self,
+        texts: Sequence[Array],
+        truth: Array,
+        penalty: float,
+        emphasis: float = 1.0,
+        loss: str = "logistic",
     ) -> NGramClassifier:
-        """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``."""
-        grams = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
+        """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``, or of numbers
+        where the ``loss`` is squared; see `regression.LOSSES`."""
+        ids = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
         texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
-        rare = self._rare(grams, texts_of, len(texts), emphasis)
+        wanted = torch.from_numpy(np.ascontiguousarray(truth, dtype=np.float32))
+        rare = self._rare(ids, texts_of, len(texts), emphasis)
         # the mean of the regressions, so that probabilities stay as sure as theirs
         share = 1 / len(self._parts)
         self.bias.zero_()
         for start, stop in self._parts:
-            own = (grams >= start) & (grams < stop)
-            mine, where = grams[own] - start + len(SPELLINGS), texts_of[own]
-            for k in range(truth.shape[1]):
-                ratio = log_ratio(mine, truth[where, k] > 0.5, stop - start + len(SPELLINGS))
-                blocks = [Block.weighted(mine, where, ratio, len(texts))]
-                blocks += [rare] if rare and start < self.singles else []
-                (weight, *of_words), bias = regress(blocks, truth[:, k].astype(np.float64), penalty)
-                self.ratio[start:stop, k] = ratio[len(SPELLINGS) :]
-                self.weight[start:stop, k] = share * weight[len(SPELLINGS) :]
-                self.bias[k] += share * bias
+            own = (ids >= start) & (ids < stop)
+            grams = Grams(ids[own] - start, texts_of[own], len(texts), stop - start)
+            beside = [rare] if rare and start < self.singles else []
+            for some in self._together(grams.size, wanted.shape[1]):
+                ratio = _ratios(grams, wanted[:, some], number=loss == "squared")
+                blocks = [Block(grams, ratio), *beside]
+                (weight, *of_words), bias = regress(blocks, wanted[:, some], penalty, loss)
+                self.ratio[start:stop, some] = ratio
+                self.weight[start:stop, some] = share * weight
+                self.bias[some] += share * bias
                 if of_words:
-                    self.word_weight[:, k] = share * emphasis * of_words[0]
+                    self.word_weight[:, some] = share * emphasis * of_words[0]
         return self
 
-    def _rare(self, grams: Array, texts_of: Array, texts: int, emphasis: float) -> Block | None:
+    def sharpen(self, factor: float) -> NGramClassifier:
+        """Multiply all scores by ``factor``: the same answers with other probabilities."""
+        for part in (self.weight, self.bias, *([self.word_weight] if self.singles else [])):
+            part.mul_(factor)
+        return self
+
+    @staticmethod
+    def _together(size: int, outputs: int) -> Iterator[slice]:
+        """The outputs whose weights are learned at once."""
+        many = max(1, _AT_ONCE // max(1, size))
+        return (slice(first, min(first + many, outputs)) for first in range(0, outputs, many))
+
+    def _rare(self, ids: Array, texts_of: Array, texts: int, emphasis: float) -> Block | None:
         """i ∘ x of all texts, ``emphasis`` times; sets i."""
         if not self.singles:
             return None
-        words, where = grams[grams < self.singles], texts_of[grams < self.singles]
+        words, where = ids[ids < self.singles], texts_of[ids < self.singles]
         met = np.bincount(words, minlength=self.singles)
         rarity = torch.from_numpy(np.log(texts / met.clip(1)) * (met > 0))
         self.rarity.copy_(rarity)
-        return Block.weighted(words, where, rarity, texts, emphasis)
+        return Block(Grams(words, where, texts, self.singles), rarity[:, None], emphasis)
 
 
 def log_ratio(grams: Array, of_class: Array, symbols: int) -> Tensor:
     """r ``(symbols,)`` of `NGramClassifier` from the n-grams ``(n,)`` of all texts and whether each is in a text of the
     class; special symbols have 0."""
     p, q = (
-        np.bincount(grams[chosen], minlength=symbols)[len(SPELLINGS) :] + 1
+        torch.from_numpy(np.bincount(grams[chosen], minlength=symbols)[len(SPELLINGS) :, None])
         for chosen in (of_class, ~of_class)
     )
-    found = np.zeros(symbols)
-    found[len(SPELLINGS) :] = np.log(p / p.sum()) - np.log(q / q.sum())
-    return torch.from_numpy(found)
+    return nn.functional.pad(_log_ratio(p, q)[:, 0], (len(SPELLINGS), 0))
 
 
-class Block(NamedTuple):
-    """Features of texts, a sparse matrix: text ``rows[i]`` has ``values[i]`` of feature ``columns[i]``, of ``size`` ones."""
-
-    columns: Array
-    rows: Array
-    values: Array
-    size: int
-
-    @classmethod
-    def weighted(
-        cls, grams: Array, texts_of: Array, weight: Tensor, texts: int, length: float = 1.0
-    ) -> Block:
-        """The n-grams ``(n,)`` of the texts, each by its ``weight`` ``(size,)``, where the features of each text make a vector of ``length``."""
-        values = weight.numpy()[grams]
-        lengths = np.sqrt(np.bincount(texts_of, values**2, texts)).clip(1e-12)
-        return cls(grams, texts_of, length * values / lengths[texts_of], len(weight))
-
-
-def regress(blocks: Sequence[Block], truth: Array, penalty: float) -> tuple[list[Tensor], float]:
-    """The weights of each block's features and b, of `NGramClassifier` for one class, by L-BFGS in float64; ``truth``
-    ``(texts,)`` is 1 for texts of the class."""
-    ends = [int(end) for end in np.cumsum([0, *(block.size for block in blocks)])]
-    columns = np.concatenate([block.columns + start for block, start in zip(blocks, ends, strict=False)])
-    rows = np.concatenate([block.rows for block in blocks])
-    values = np.concatenate([block.values for block in blocks])
-    texts, size = len(truth), ends[-1]
-    both = torch.zeros(size + 1, dtype=torch.float64, requires_grad=True)  # w, and b at the end
-    solver = torch.optim.LBFGS(
-        [both],
-        max_iter=_ITERATIONS,
-        tolerance_grad=1e-6,
-        tolerance_change=1e-9,
-        line_search_fn="strong_wolfe",
+def mean_number(grams: Array, numbers: Array, symbols: int) -> Tensor:
+    """r ``(symbols,)`` of `NGramClassifier` from the n-grams ``(n,)`` of all texts and the number of the text that each is in."""
+    return torch.from_numpy(
+        np.bincount(grams, numbers, symbols) / (1 + np.bincount(grams, minlength=symbols))
     )
 
-    def loss() -> Tensor:
-        now = both.detach().numpy()
-        w, b = now[:-1], now[-1]
-        z = np.bincount(rows, values * w[columns], texts) + b
-        wrong = 1 / (1 + np.exp(-z)) - truth
-        slope = np.append(np.bincount(columns, values * wrong[rows], size) + penalty * w, wrong.sum())
-        both.grad = torch.from_numpy(slope)
-        total = np.logaddexp(0, z).sum() - truth @ z + penalty / 2 * (w @ w)
-        return torch.tensor(total, dtype=torch.float64)
 
-    solver.step(loss)  # type: ignore[no-untyped-call]
-    found = both.detach()
-    return [found[start:end] for start, end in pairwise(ends)], float(found[-1])
+def _ratios(grams: Grams, truth: Tensor, *, number: bool) -> Tensor:
+    """r ``(size, outputs)`` for truth ``(texts, outputs)``, in float64."""
+    sums = grams.turned(truth).double()
+    met = grams.turned(torch.ones(len(truth), 1)).double()
+    return sums / (1 + met) if number else _log_ratio(sums, met - sums)
+
+
+def _log_ratio(p: Tensor, q: Tensor) -> Tensor:
+    """log of the shares that n-grams ``(size, outputs)`` have of the class and of the others, each counted once more."""
+    p, q = p.double() + 1, q.double() + 1
+    return (p / p.sum(0)).log() - (q / q.sum(0)).log()
