@@ -324,3 +324,14 @@ def test_a_fitted_preset_is_compared_with_what_learns_nothing(tmp_path):
         {"y": y}, out=tmp_path / "few", verbose=False
     )
     assert naive.rival_of(few, tmp_path / "few") is None
+
+
+def test_a_handful_of_steps_is_refused(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("year,value\n" + "".join(f"{2000 + i},{i}\n" for i in range(6)))
+    with pytest.raises(DataError, match=r"few.csv: the longest series has 5 training steps, .* at least 6"):
+        an.Forecaster().fit(path, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with path.open("a") as file:
+        file.write("2006,6\n")
+    assert an.Forecaster().fit(path).predict(path).shape == (1, 1)

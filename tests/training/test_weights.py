@@ -53,6 +53,13 @@ def test_views_of_one_storage_are_stored_apart():
     assert tensors["odd"].tolist() == [0, 2, 4, 6, 8]
 
 
+def test_a_single_number_of_a_view_without_steps_is_stored():
+    """NumPy and torch call it contiguous, whatever its strides are."""
+    one = torch.as_strided(torch.tensor([3.0], dtype=torch.float64), (1, 1), (0, 0))
+    found, _ = unpack(pack({"one": one}, facts={}), where="x")
+    assert found["one"].tolist() == [[3.0]]
+
+
 def test_same_input_same_bytes():
     backwards = dict(reversed(TENSORS.items()))
     assert pack(TENSORS, facts={"b": 1, "a": 2}) == pack(backwards, facts={"a": 2, "b": 1})

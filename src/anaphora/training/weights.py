@@ -153,7 +153,7 @@ def _untie(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
             continue
         seen[place] = name
         # a copy, so that two views of one storage (a flattened RNN's weights) are stored as two tensors
-        kept[name] = tensor.to("cpu").contiguous().clone()
+        kept[name] = tensor.to("cpu").clone(memory_format=torch.contiguous_format)
     return kept, tied
 
 

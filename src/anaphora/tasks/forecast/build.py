@@ -10,6 +10,7 @@ from torch import nn
 from anaphora.data.series import SeriesData
 from anaphora.data.series_arrays import ROLL_COLUMNS
 from anaphora.data.series_scale import Columns
+from anaphora.errors import DataError
 from anaphora.models.forecaster import (
     AttentiveReader,
     DilatedReader,
@@ -32,6 +33,8 @@ from anaphora.tasks.parts import encoder_layer, make_positions, make_reader
 OCTAVE, CHORDS = 12, 128  # `neighbours` and `nade` of piano rolls
 RAREST = 1e-3
 """The least rate that a forecaster begins with."""
+FEWEST_STEPS = 6
+"""Training steps of the longest series from which `median` forecasts."""
 STRUCTURES: tuple[Structure, ...] = ("level", "trend", "dynamic")
 
 
@@ -58,11 +61,22 @@ def fitted_ancestors(s: ForecasterSettings, columns: Columns, data: SeriesData) 
         yield VARForecaster.fit(series, columns, lags=s.lags, max_lags=s.max_lags)
         return
     if s.model == "median":
+        _check_steps(data)
         yield MedianForecaster.fit(series, columns, horizon=s.horizon, period=s.period)
         return
     for structure in STRUCTURES if s.structure == "auto" else (s.structure,):
         yield KalmanForecaster.fit(
             series, columns, structure=structure, states=s.states, iterations=s.iterations
+        )
+
+
+def _check_steps(data: SeriesData) -> None:
+    """An error where no series has steps enough to tell a slope from chance."""
+    longest = max(len(one) for one in data.series)
+    if longest < FEWEST_STEPS:
+        raise DataError(
+            f"{data.place}: the longest series has {longest} training steps, which are too few to forecast from; "
+            f"give at least {FEWEST_STEPS}, besides those held out."
         )
 
 
