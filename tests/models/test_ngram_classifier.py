@@ -10,7 +10,6 @@ import torch
 
 from anaphora.data.symbols import SPELLINGS
 from anaphora.models.classical.ngram import classifier
-from anaphora.models.classical.ngram.calibration import sharpness
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
@@ -180,16 +179,3 @@ def test_classes_may_be_learned_in_groups(monkeypatch):
     alone = NGramClassifier(8, 3, singles=6).fit(TEXTS, each, 1.0)
     for name, value in alone.named_parameters():
         torch.testing.assert_close(together.get_parameter(name), value, atol=1e-4, rtol=0)
-
-
-def test_sharpness_is_between_bounds_and_where_the_likelihood_is_greatest():
-    random = np.random.RandomState(0)
-    scores = random.randn(400, 3)
-    p = np.exp(4 * scores) / np.exp(4 * scores).sum(1, keepdims=True)
-    truth = np.array([random.choice(3, p=row) for row in p])
-    assert 3 < sharpness(scores, truth) < 5  # drawn with 4
-    assert sharpness(scores, scores.argmin(1)) == pytest.approx(0.1)  # all wrong
-    sure = sharpness(np.array([[1.0, 0.0, 0.0]]), np.array([0]))
-    assert np.exp(sure) / (np.exp(sure) + 2) == pytest.approx(
-        2 / 3 + 1 / 9, abs=1e-3
-    )  # one example is no proof

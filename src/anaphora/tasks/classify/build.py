@@ -18,7 +18,7 @@ from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
-from anaphora.models.classical.ngram.calibration import sharpness
+from anaphora.models.classical.calibration import sharpness
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio, mean_number
 from anaphora.models.classical.rocket.classifier import RocketClassifier
 from anaphora.models.classifier import BagEncoder, SequenceClassifier
@@ -229,7 +229,7 @@ def _sharpness(
             continue
         model.fit([inputs[i] for i in learned], each[learned], s.penalty, s.rare_words, "squared_hinge")
         scores.append(score_inputs(model, [inputs[i] for i in judged]))
-        wanted.append(truth[judged])
+        wanted.append(np.eye(model.outputs)[truth[judged]])
         if sum(map(len, wanted)) >= _ENOUGH:
             break
     return sharpness(np.concatenate(scores), np.concatenate(wanted)) if scores else 1.0

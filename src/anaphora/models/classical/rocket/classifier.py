@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_rows import in_order
+from anaphora.models.classical.calibration import sharpness
 from anaphora.models.classical.rocket.convolutions import (
     KERNELS,
     LENGTH,
@@ -20,7 +21,7 @@ from anaphora.models.classical.rocket.convolutions import (
     measures,
     shares,
 )
-from anaphora.models.classical.rocket.ridge import Fit, ridge
+from anaphora.models.classical.rocket.ridge import ridge
 
 DILATIONS = 16
 """How many distances of taps there are, from 1 to where a kernel is as long as the longest training sequence."""
@@ -105,7 +106,9 @@ class RocketClassifier(nn.Module):
             y = (truth[:, None] == np.arange(self.outputs)).astype(np.float64)
         y = y[:, None] if kind == "number" else 2 * y - 1
         found = ridge(lambda: self._pieces(inputs), y, self.width)
-        sure = 1.0 if kind == "number" else _sureness(found, y, kind)
+        sure = 1.0
+        if kind != "number":
+            sure = sharpness(found.held, (y[found.rows] + 1) / 2, several=kind == "classes")
         for name, value in {
             "mean": found.mean,
             "scale": found.scale,
@@ -160,22 +163,3 @@ def _both(source: Tensor, lengths: Tensor) -> tuple[tuple[Tensor, Tensor], tuple
         return (x, lengths), (torch.zeros_like(x), lengths)
     apart = (x[..., 1:] - x[..., :-1]) * inside[:, None, 1:]
     return (x, lengths), (apart, (lengths - 1).clamp_min(1))
-
-
-def _sureness(found: Fit, y: Array, kind: str) -> float:
-    """By what scores are multiplied so that held-out examples are as probable as can be.
-
-    As in Platt (1999) the targets are a little less than sure: a handful of examples that are all right says only so much.
-    """
-    held, wanted = found.held, (y[found.rows] + 1) / 2
-    doubt = 1 / (len(held) + 2)
-    outcomes = wanted.shape[1] if kind == "class" else 2
-    soft = (1 - doubt) * wanted + doubt / outcomes
-
-    def loss(sure: float) -> float:
-        z = sure * held
-        above = np.logaddexp.reduce(z, axis=1, keepdims=True) if kind == "class" else np.logaddexp(0, z)
-        rows = above[:, 0] - (soft * z).sum(1) if kind == "class" else (above - soft * z).sum(1)
-        return float(rows.mean())
-
-    return float(min(np.logspace(-1, 2, 31), key=loss))
