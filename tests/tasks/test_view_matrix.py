@@ -133,6 +133,7 @@ def parts(model, preset, held):
         "ctc": isinstance(net, CTCModel | JointModel | TransducerModel),
         "hmm": preset == "hmm",
         "kalman": preset == "kalman",
+        "forecast": name == "Forecaster",
         "spectrogram": name == "Transcriber",
         "glimpses": preset in ("glimpse", "draw"),
         "alignment": isinstance(net, TransducerModel)

@@ -232,3 +232,25 @@ def test_the_beam_tree_shows_every_hypothesis_with_its_score():
     ]
     assert drawn.chart.outputs[0] == ("he hit me with a pie", pytest.approx(-4.3, abs=1e-5))
     assert "I → was" in drawn.text(80, colour=False)
+
+
+def test_a_forecast_is_drawn_for_each_target_with_its_interval(tmp_path):
+    t = np.arange(80.0)
+    table = {"sales": 50 + t + 5 * np.sin(t / 12 * 2 * np.pi), "cost": 20 + 0.1 * t + np.cos(t / 3)}
+    m = an.Forecaster("median", horizon=6).fit(table)
+    trace = m.probe(table)
+    drawn = trace.view("forecast")
+    found = m.predict(table, interval=0.95)
+    assert ".probe('TEXT')" in drawn.code  # not of the words that say which series it was
+    charts = drawn.chart.charts
+    assert [chart.title for chart in charts] == ["sales", "cost"]
+    for at, chart in enumerate(charts):
+        observed, ahead = chart.lines
+        assert observed.y == list(table.values())[at].tolist()
+        np.testing.assert_allclose(ahead.y, found.mean[:, at])
+        np.testing.assert_allclose(chart.bands[0].low, found.low[:, at])
+        np.testing.assert_allclose(chart.bands[0].high, found.high[:, at])
+        assert ahead.x == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert [chart.title for chart in trace.view("forecast", output=2).chart.charts] == ["cost"]
+    with pytest.raises(AnaphoraError, match="outputs 1 to 2, not 3"):
+        trace.view("forecast", output=3)

@@ -10,6 +10,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.settings.own import Part, is_part
 from anaphora.views import (
+    ahead,
     alignment,
     attribution,
     captions,
@@ -207,6 +208,13 @@ VIEWS = {
             without="the model is no Kalman filter; `forecast` has the preset kalman, and an.Kalman stands by itself.",
         ),
         _view(
+            ahead,
+            ahead.forecast,
+            "explain",
+            needs=("history", "forecast"),
+            without="the model does not look ahead in time: forecasters do, unless their horizon is 0.",
+        ),
+        _view(
             spectrogram,
             spectrogram.spectrogram,
             "attention",
@@ -240,6 +248,7 @@ FIRST = (
     "ctc",
     "hmm",
     "kalman",
+    "forecast",
     "heads",
     "gates",
     "weights",
@@ -291,5 +300,6 @@ def picture_together(traces: Mapping[str, Trace], name: str, **options: Any) -> 
 
 
 def _text(trace: Trace) -> str | None:
-    text = trace.facts.get("text")
+    """The text that was looked at; a series is not one, its trace only says which it was."""
+    text = trace.facts.get("text") if trace.facts.get("task") != "forecast" else None
     return text if isinstance(text, str) and text else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
+from anaphora.views.ahead import target_ahead
 from anaphora.views.lines import Band, Line, Lines
 from anaphora.views.panels import Panels
 
@@ -82,30 +83,8 @@ def kalman(trace: Trace, *, output: int = 1) -> Panels:
     words = f"log-likelihood {float(trace.facts['log_likelihood']):.4f}"
     charts: list[object] = [course, gains, health]
     if "forecast" in trace.arrays:
-        charts.insert(1, ahead(trace, at))
+        charts.insert(1, target_ahead(trace, at))
     return Panels(TITLE, words, charts, notes, READING, CAUTION)
-
-
-def ahead(trace: Trace, at: int) -> Lines:
-    """The end of the series and the forecast with its interval, in the units of the data, from the arrays ``history``,
-    ``forecast``, ``forecast_low`` and ``forecast_high``."""
-    past = trace.array("history", "frame", "output")[:, at]
-    mean, low, high = (
-        trace.array(name, "step", "output")[:, at] for name in ("forecast", "forecast_low", "forecast_high")
-    )
-    before = [float(t) for t in range(1 - len(past), 1)]
-    after = [float(h) for h in range(1, len(mean) + 1)]
-    return Lines(
-        "Forecast",
-        "steps from now on, with the interval that should hold 95 % of what comes",
-        "steps from now",
-        "value",
-        [
-            Line("observed", before, past.tolist(), dots=len(past) < 120),
-            Line("forecast", after, mean.tolist()),
-        ],
-        bands=[Band(after, low.tolist(), high.tolist(), line=1)],
-    )
 
 
 def coverage(trace: Trace, output: int = 0) -> float:

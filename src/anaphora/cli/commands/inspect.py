@@ -22,6 +22,7 @@ anaphora inspect runs/demo --view alignment --text 'forty-two' --target 'zweiund
 anaphora inspect runs/a runs/b --view curves --set x=symbols --svg curves.svg
 anaphora inspect runs/captions --view captions --input scene.png
 anaphora inspect runs/speech --view spectrogram --text '#3'
+anaphora inspect runs/sales --view forecast --input sales.csv --png sales.png
 anaphora inspect runs/book --view embeddings --svg symbols.svg
 """
 
@@ -37,7 +38,10 @@ anaphora inspect runs/book --view embeddings --svg symbols.svg
     help="The input to look at; '#3': the run's third dev example, where that is a sound, a picture or vectors.",
 )
 @click.option(
-    "--input", "file", metavar="FILE", help="A sound or a picture to look at; --text may ask about it."
+    "--input",
+    "file",
+    metavar="FILE",
+    help="A sound, a picture, or a table of series to look at; --text may ask about a picture.",
 )
 @click.option(
     "--list", "listed", is_flag=True, help="List the views that can be drawn of RUN, and why not the others."
@@ -83,6 +87,7 @@ def command(
       beam, sampling      what a search kept, what a draw chose from
       ctc, prefixes, crf, hmm, kalman
                           in models of these kinds
+      forecast            the end of a series and what follows
       spectrogram, captions, glimpses
                           of sounds and pictures
 

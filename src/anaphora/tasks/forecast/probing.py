@@ -35,7 +35,7 @@ def probe_forecaster(m: Forecaster, data: Any, what: Sequence[str]) -> Trace:
     given = numbers(data) if isinstance(data, str) else data
     series = m._opened(given, role="test").series[0]
     columns, s = m.columns_, m.settings_
-    facts = facts_of(m, f"series {series.name}, {len(series)} steps")
+    facts = facts_of(m, f"series {series.name}, {len(series)} steps") | {"outputs": list(columns.targets)}
     model = m.model_
     end = observed(series, columns, s.horizon) if s.horizon else len(series)
     ahead_of = forecast_arrays(m, given, series.values[:end])
