@@ -160,3 +160,22 @@ def test_a_week_of_unlike_days_is_longer_than_a_day():
     assert infer_period(values) == 24
     assert infer_period(values, longer=True) == 168
     assert infer_period([(day + noise)[:, None]], longer=True) == 24
+
+
+def test_a_count_within_each_name_is_the_time_of_several_series(tmp_path):
+    path = tmp_path / "shops.csv"
+    rows = [
+        f"{shop},{week},{week * 2 + start}"
+        for shop, start in (("north", 5), ("south", 50))
+        for week in range(8)
+    ]
+    path.write_text("\n".join(["shop,week,sales", *rows]) + "\n")
+    found = open_series(path)
+    assert found.columns == ("sales",)
+    assert [(one.name, list(one.times)) for one in found.series] == [
+        ("north", [str(week) for week in range(8)]),
+        ("south", [str(week) for week in range(8)]),
+    ]
+    path.write_text("\n".join(["shop,week,sales", *(row.replace(",7,", ",9,") for row in rows)]) + "\n")
+    with pytest.warns(UserWarning, match="left out shop"):
+        assert open_series(path).columns == ("week", "sales")  # it does not count evenly

@@ -71,7 +71,7 @@ def read_table(
     texts = _texts(table, names)
     names = [name for name in names if name not in texts] if len(texts) < len(names) else names
     if time is None and len(names) > 1 and names[0] not in kept:
-        time = _counted(table, names[0], series)
+        time = _counted(table, names[0], [series] if series else [None, *texts])
         names = names[1:] if time else names
     if not names:
         raise DataError(f"{table.name}: has no column of numbers; give at least one besides the time.")
@@ -105,17 +105,19 @@ def read_table(
     return tuple(names), found, time or "", series or ""
 
 
-def _counted(table: Table, first: str, series: str | None) -> str | None:
-    """``first``, the first column of numbers, where it counts the steps and so is their time."""
+def _counted(table: Table, first: str, owners: Sequence[str | None]) -> str | None:
+    """``first``, the first column of numbers, where it counts the steps and so is their time: of all rows, or of those that have the same in one of
+    the columns ``owners``."""
     if first.strip().lower() not in COUNTS:
         return None
     records = [record for record in table.records() if record.problem is None]
     cells = [_plain(table.cell(record.values, first)) for record in records]
-    owners = [str(table.cell(record.values, series)) for record in records] if series else []
-    if not counting(first, cells, owners):
-        return None
-    say(f"{table.name}: the column {first}, which counts, is read as the times")
-    return first
+    for owner in owners:
+        same = [] if owner is None else [str(table.cell(record.values, owner)) for record in records]
+        if counting(first, cells, same):
+            say(f"{table.name}: the column {first}, which counts, is read as the times")
+            return first
+    return None
 
 
 def _warn_of(name: str, texts: Sequence[str], names: Sequence[str], time: str | None) -> None:
