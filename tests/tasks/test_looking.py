@@ -77,6 +77,21 @@ def test_files_are_named_by_a_command_and_never_by_a_page(run, tmp_path):
         Asked(an.load(run), run).find("", "scene.png")
 
 
+def test_a_table_of_series_is_a_path_and_its_name_typed_is_not(tmp_path, capsys):
+    table, folder = tmp_path / "sales.csv", tmp_path / "run"
+    table.write_text("sales\n" + "".join(f"{i + i % 4}\n" for i in range(40)))
+    an.Forecaster("median", horizon=3).fit(table, out=folder)
+    asked = Asked(an.load(folder), folder)
+    assert asked.find("", str(table)) == (table, {})
+    with pytest.raises(DataError, match="reads what is typed"):
+        asked.find("1", str(table))
+    assert command(["inspect", str(folder), "--view", "forecast", "--input", str(table), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["arrays"]["forecast"]["values"]) == 3
+    assert command(["inspect", str(folder), "--view", "forecast", "--text", str(table)]) == 2
+    assert "is not numbers" in capsys.readouterr().err
+
+
 def test_a_model_without_its_data_has_no_examples(run, tmp_path):
     an.load(run).save(tmp_path / "saved")
     with pytest.raises(DataError, match="saved without its data, so it has no dev examples"):

@@ -105,7 +105,7 @@ class Asked:
         kind = self.model._inputs()
         number = None if kind == "text" else _NUMBER.fullmatch(text.strip())
         if file is not None:
-            if self.model.command == "forecast" and not text.strip():
+            if kind == "series" and not text.strip():
                 return Path(file), {}
             if kind != "file":
                 example = "" if kind == "text" else ", or name a dev example, such as #1"

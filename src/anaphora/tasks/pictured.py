@@ -81,5 +81,5 @@ class PictureEstimator(Estimator):
     def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
         return reopen_dev_pictures(config.data, spill=run.path / "data")
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "file"

@@ -157,7 +157,7 @@ class SequenceReader(Estimator):
             self._take(learnt)
             self.inputs_ = read_inputs(run, learnt["inputs"], self)
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         if not isinstance(self.inputs_, VectorInputs):
             return "text"
         return "numbers" if self.inputs_.size is None else "file"

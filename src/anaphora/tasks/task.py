@@ -83,9 +83,9 @@ class Task(ABC):
         """Weights the model begins with instead of fresh ones, by name: those of a model trained before."""
         return {}
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         """How a person gives one input to look at: typed ``text``; typed ``numbers``, or ``#3`` for the third dev
-        example; or a ``file`` (a sound, a picture), or ``#3``."""
+        example; a ``series``, typed as numbers or a table, or ``#3``; or a ``file`` (a sound, a picture), or ``#3``."""
         return "text"
 
     def _dev(self, run: RunFolder, config: RunConfig) -> Any:

@@ -290,8 +290,8 @@ class Forecaster(Estimator):
         no_beam(self, beam)
         return probe_forecaster(self, data, what)
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
-        return "numbers"
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
+        return "series"
 
     def _count(self, dev: SeriesData) -> int:
         return len(self._origins(dev))

@@ -314,7 +314,7 @@ class Tagger(Estimator):
         no_options(self, options)
         return judged(self, *self._apart(data))
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "numbers" if self.framewise else "text"
 
     @whatever_the_batch

@@ -357,7 +357,7 @@ class Transcriber(Estimator):
         no_beam(self, beam)
         return probe_transcriber(self, x, target, what)
 
-    def _inputs(self) -> Literal["text", "numbers", "file"]:
+    def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "file"
 
     def _example(self, dev: Recordings, number: int) -> tuple[Any, str]:
