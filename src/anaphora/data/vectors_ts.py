@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.files import Verdict
+from anaphora.data.numeric import is_number
 from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
 from anaphora.data.vectors_files import whole_bytes
 from anaphora.errors import DataError
@@ -88,15 +89,7 @@ def _row(line: str, labelled: bool) -> tuple[Array, str]:
     try:
         values = np.array(features, dtype=np.float32).T
     except ValueError:
-        odd = next(cell.strip() for one in features for cell in one if not _is_number(cell))
+        odd = next(cell.strip() for one in features for cell in one if not is_number(cell))
         what = "a missing value" if odd in ("?", "") else f"{odd[:20]!r}, which is no number"
         raise DataError(what) from None
     return values, label.strip()
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -92,9 +92,8 @@ def _fitted(m: Forecaster, data: SeriesData, dev: SeriesData) -> dict[str, float
     for preset in presets:
         shared = ("window", "horizon", "targets", "known", "period", "valid_examples")
         other = Forecaster.again({"model": preset, **{key: getattr(s, key) for key in shared}})
-        with contextlib.suppress(
-            AnaphoraError
-        ):  # few steps, or columns that follow from others, do not determine it
+        # few steps, or columns that follow from others, do not determine it
+        with contextlib.suppress(AnaphoraError):
             other._learn(data)
             found[preset] = other._solve(data, dev, None)["mse"]
     return found

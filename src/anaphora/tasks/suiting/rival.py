@@ -105,9 +105,8 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
         return None
     folder = RunFolder(run)
     data, dev = m._reopen(folder, read_config(folder.path))
-    if data.describe()["kind"] == "corpus" or not _quick(
-        data
-    ):  # a corpus is generated to show what networks can do
+    generated = data.describe()["kind"] == "corpus"  # to show what networks can do
+    if generated or not _quick(data):
         return None
     preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
     begun = time.monotonic()
