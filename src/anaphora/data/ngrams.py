@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class NGramSet:
         counts: Counter[str] = Counter()
         empty = cls(words, characters, lowercase, ())
         for text in texts:
-            counts.update(set(empty._grams(text)))
+            counts.update(empty._grams(text))
             if len(counts) > _HELD:
                 counts = Counter({gram: count for gram, count in counts.items() if count > 1})
         met = [count for gram, count in counts.items() if _single(gram)]
@@ -87,20 +87,21 @@ class NGramSet:
     def encode(self, text: str) -> Array:
         """The ids ``(n,)`` int32 of the known n-grams of a text, each once, in ascending order."""
         places: dict[str, int] = self._places  # type: ignore[attr-defined]
-        found = {places[gram] for gram in self._grams(text) if gram in places}
-        return np.array(sorted(found), dtype=np.int32)
+        found = np.fromiter(filter(None, map(places.get, self._grams(text))), dtype=np.int32)
+        found.sort()
+        return found
 
-    def _grams(self, text: str) -> Iterator[str]:
+    def _grams(self, text: str) -> set[str]:
         """A run of words begins with a tab, which none of characters has."""
         text = text.lower() if self.lowercase else text
         words = _WORD.findall(text)
+        found: set[str] = set()
         for n in range(1, self.words + 1):
-            for i in range(len(words) - n + 1):
-                yield "\t" + " ".join(words[i : i + n])
+            found.update(["\t" + " ".join(words[i : i + n]) for i in range(len(words) - n + 1)])
         spaced = f" {' '.join(text.split())} "
         for n in range(2, self.characters + 1):
-            for i in range(len(spaced) - n + 1):
-                yield spaced[i : i + n]
+            found.update([spaced[i : i + n] for i in range(len(spaced) - n + 1)])
+        return found
 
 
 def _single(gram: str) -> bool:

@@ -57,6 +57,8 @@ _INFORMED = 0.3
 """How loud naive Bayes is at first: a text of n n-grams has √n times the mean of what they say."""
 _PARTS, _ENOUGH = 5, 200
 """Parts that texts are dealt to, and texts of them that tell how sure a margin is."""
+_ROUGHLY = 1e-3
+"""How near to its minimum a margin is that only tells how sure it is."""
 _LONGEST = 256
 """Symbols of a text that a model of others reads, unless max_tokens says otherwise."""
 
@@ -227,7 +229,8 @@ def _sharpness(
         learned, judged = np.flatnonzero(parts != part), np.flatnonzero(parts == part)
         if not len(learned) or not len(judged):
             continue
-        model.fit([inputs[i] for i in learned], each[learned], s.penalty, s.rare_words, "squared_hinge")
+        some = [inputs[i] for i in learned]
+        model.fit(some, each[learned], s.penalty, s.rare_words, "squared_hinge", _ROUGHLY)
         scores.append(score_inputs(model, [inputs[i] for i in judged]))
         wanted.append(np.eye(model.outputs)[truth[judged]])
         if sum(map(len, wanted)) >= _ENOUGH:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.data.symbols import SPELLINGS
-from anaphora.models.classical.ngram.regression import Block, Grams, regress
+from anaphora.models.classical.ngram.regression import NEAR, regress
+from anaphora.models.classical.ngram.sparse import Block, Grams
 
-_AT_ONCE = 4_000_000
+_AT_ONCE = 8_000_000
 """Weights that are learned together: those of several classes, as far as memory allows."""
 Array = np.ndarray[Any, Any]
 
@@ -87,9 +88,10 @@ class NGramClassifier(nn.Module):
         penalty: float,
         emphasis: float = 1.0,
         loss: str = "logistic",
+        near: float = NEAR,
     ) -> NGramClassifier:
         """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``, or of numbers
-        where the ``loss`` is squared; see `regression.LOSSES`."""
+        where the ``loss`` is squared; see `losses.LOSSES`. ``near``: how short the gradient is to become, see `regress`."""
         ids = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
         texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
         wanted = torch.from_numpy(np.ascontiguousarray(truth, dtype=np.float32))
@@ -101,10 +103,10 @@ class NGramClassifier(nn.Module):
             own = (ids >= start) & (ids < stop)
             grams = Grams(ids[own] - start, texts_of[own], len(texts), stop - start)
             beside = [rare] if rare and start < self.singles else []
-            for some in self._together(grams.size, wanted.shape[1]):
+            for some in self._together(max(grams.size, len(texts)), wanted.shape[1]):
                 ratio = _ratios(grams, wanted[:, some], number=loss == "squared")
                 blocks = [Block(grams, ratio), *beside]
-                (weight, *of_words), bias = regress(blocks, wanted[:, some], penalty, loss)
+                (weight, *of_words), bias = regress(blocks, wanted[:, some], penalty, loss, near)
                 self.ratio[start:stop, some] = ratio
                 self.weight[start:stop, some] = share * weight
                 self.bias[some] += share * bias

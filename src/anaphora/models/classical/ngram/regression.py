@@ -2,119 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, softplus
 
-_ITERATIONS = 200
+from anaphora.models.classical.ngram.losses import LOSSES, Loss
+from anaphora.models.classical.ngram.sparse import Block
+
+_ITERATIONS = 300
 _HISTORY = 10
-Array = np.ndarray[Any, Any]
+NEAR = 3e-5
+"""The length of the gradient, as a share of the first one's, at which the minimum is near enough."""
+_LOOKS = 20
+_FLAT = 0.02
+"""The slope along a direction, as a share of the first one's, at which its lowest place is near enough."""
 
 
-class Grams:
-    """Which features each text has: a matrix x ``(texts, size)`` of 0 and 1.
+@dataclass
+class _Point:
+    """Weights w = fᵀ α and a bias of each output, held as α ``(texts, outputs)``, the ``scores`` f · w and ``bias`` ``(outputs,)``.
 
-    Products with it are sums over bags, which torch computes for all classes at once, and in float32 several times as fast as numpy.
+    All that the solver meets are such combinations of the texts' features, and texts are far fewer than features. Inner products need
+    no more: w · v = α · (f · v).
     """
 
-    def __init__(self, ids: Array, texts_of: Array, texts: int, size: int):
-        """ids ``(n,)`` of the features of all texts, and ``texts_of`` ``(n,)``, which text each is of, in ascending order."""
-        order = np.argsort(ids, kind="stable")
-        self.texts, self.size = texts, size
-        self._ids, self._starts = _bags(ids, texts_of, texts)
-        self._texts, self._firsts = _bags(texts_of[order], ids[order], size)
+    alpha: Tensor
+    scores: Tensor
+    bias: Tensor
 
-    def times(self, weight: Tensor) -> Tensor:
-        """x W of ``weight`` ``(size, outputs)``: ``(texts, outputs)``."""
-        return embedding_bag(self._ids, weight, self._starts, mode="sum")
+    def dot(self, other: _Point) -> Tensor:
+        """``(outputs,)`` in float64."""
+        return (self.alpha * other.scores).sum(0, dtype=torch.float64) + self.bias * other.bias
 
-    def turned(self, values: Tensor) -> Tensor:
-        """xᵀ V of ``values`` ``(texts, outputs)``: ``(size, outputs)``."""
-        return embedding_bag(self._texts, values, self._firsts, mode="sum")
+    def plus(self, share: Tensor, other: _Point) -> _Point:
+        """This and ``share`` ``(outputs,)`` times another."""
+        few = share.float()
+        return _Point(
+            torch.addcmul(self.alpha, few, other.alpha),
+            torch.addcmul(self.scores, few, other.scores),
+            self.bias + share * other.bias,
+        )
 
-
-class Block:
-    """Features f = ``length`` (r ∘ x) / |r ∘ x| of texts, by a weighting r ``(size, outputs)``, or ``(size, 1)`` for all outputs alike."""
-
-    def __init__(self, grams: Grams, ratio: Tensor, length: float = 1.0):
-        self.grams, self.ratio = grams, ratio.float()
-        self.scale = length / grams.times(self.ratio.square()).sqrt().clamp_min(1e-12)
-
-    def times(self, weight: Tensor) -> Tensor:
-        """f · w of each output, ``(texts, outputs)``."""
-        return self.grams.times(self.ratio * weight) * self.scale
-
-    def turned(self, values: Tensor) -> Tensor:
-        """fᵀ V, ``(size, outputs)``."""
-        return self.grams.turned(values * self.scale) * self.ratio
-
-
-def _logistic(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ log(1 + e^{∓z}) and its slope."""
-    return (softplus(z.double()) - truth * z).sum(), torch.sigmoid(z) - truth
-
-
-def _squared_hinge(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ max(0, 1 ∓ z)² and its slope."""
-    sign = 2 * truth - 1
-    short = (1 - sign * z).clamp_min(0)
-    return short.double().square().sum(), -2 * sign * short
-
-
-def _squared(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
-    """½ Σ (z − y)² and its slope."""
-    off = z - truth
-    return off.double().square().sum() / 2, off
-
-
-LOSSES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "logistic": _logistic,
-    "squared_hinge": _squared_hinge,
-    "squared": _squared,
-}
+    def __neg__(self) -> _Point:
+        return _Point(-self.alpha, -self.scores, -self.bias)
 
 
 def regress(
-    blocks: Sequence[Block], truth: Tensor, penalty: float, loss: str = "logistic"
+    blocks: Sequence[Block], truth: Tensor, penalty: float, loss: str = "logistic", near: float = NEAR
 ) -> tuple[list[Tensor], Tensor]:
     """The weights ``(size, outputs)`` of each block's features and b ``(outputs,)`` that minimise ½ penalty |w|² + the ``loss`` of
-    z = Σ f · w + b, by L-BFGS; truth ``(texts, outputs)`` is 1 for texts of the class, or the number."""
-    outputs = truth.shape[1]
-    sizes = [block.grams.size for block in blocks]
-    ends = [int(end) for end in np.cumsum([0, *sizes])]
-    both = torch.zeros(ends[-1] + 1, outputs, requires_grad=True)  # w, and b in the last row
-    solver = torch.optim.LBFGS(
-        [both],
-        max_iter=_ITERATIONS,
-        history_size=_HISTORY,
-        tolerance_grad=1e-5,
-        tolerance_change=1e-9,
-        line_search_fn="strong_wolfe",
-    )
+    z = Σ f · w + b; truth ``(texts, outputs)`` is 1 for texts of the class, or the number.
 
-    @torch.no_grad()
-    def closure() -> Tensor:
-        now = both.detach()
-        parts = [now[start:end] for start, end in pairwise(ends)]
-        z = now[-1].expand(len(truth), -1).clone()
-        for block, part in zip(blocks, parts, strict=True):
-            z += block.times(part)
-        total, slope = LOSSES[loss](z, truth)
-        found = [block.turned(slope) + penalty * part for block, part in zip(blocks, parts, strict=True)]
-        both.grad = torch.cat([*found, slope.sum(0, keepdim=True)])
-        return total + penalty / 2 * now[:-1].double().square().sum()
+    L-BFGS, for each output by itself but all at once. It walks among combinations w = fᵀ α of the texts: a step costs one product
+    f · fᵀ s with the slopes s of the loss, and where to end along a direction is found from the scores alone.
+    """
+    zero = torch.zeros(truth.shape[1], dtype=torch.float64)
+    nothing = torch.zeros_like(truth)
+    origin, measured = _Point(nothing, nothing, zero), LOSSES[loss]
+    slopes = measured(nothing, truth)[0].sum(0, dtype=torch.float64)
+    bias = _Point(nothing, nothing, -slopes.sign())  # the first step is along the bias alone
+    here = origin.plus(_lowest(origin, bias, measured, truth, penalty, -slopes.abs()), bias)
+    last: tuple[_Point, _Point] | None = None
+    pairs: deque[tuple[_Point, _Point, Tensor]] = deque(maxlen=_HISTORY)
+    enough = torch.zeros(0)
+    for _ in range(_ITERATIONS):
+        slope = measured(here.scores + here.bias.float(), truth)[0]
+        alpha = torch.add(slope, here.alpha, alpha=penalty)
+        scores = sum((block.both(alpha) for block in blocks), nothing)
+        gradient = _Point(alpha, scores, slope.sum(0, dtype=torch.float64))
+        length = gradient.dot(gradient).clamp_min(0).sqrt()
+        enough = enough if len(enough) else near * length
+        if bool((length <= enough).all()):
+            break
+        if last is not None:
+            step, before = last
+            change = gradient.plus(zero - 1, before)
+            pairs.append((step, change, _inverse(step.dot(change))))
+        way = _newton_like(gradient, pairs)
+        steep = gradient.dot(way)
+        wrong = steep >= 0  # rounding, near the minimum
+        if bool(wrong.any()):
+            way = way.plus(-wrong.double(), way).plus(-wrong.double(), gradient)
+            steep = torch.where(wrong, -length.square(), steep)
+        share = _lowest(here, way, measured, truth, penalty, steep)
+        here, last = here.plus(share, way), (origin.plus(share, way), gradient)
+    return [block.turned(here.alpha) for block in blocks], here.bias.float()
 
-    solver.step(closure)  # type: ignore[no-untyped-call]
-    found = both.detach()
-    return [found[start:end] for start, end in pairwise(ends)], found[-1]
+
+def _newton_like(gradient: _Point, pairs: Sequence[tuple[_Point, _Point, Tensor]]) -> _Point:
+    """−H g, where H stands for the inverse of the curvature that the last steps have shown (Nocedal 1980)."""
+    way, shares = -gradient, []
+    for step, change, inverse in reversed(pairs):
+        shares.append(step.dot(way) * inverse)
+        way = way.plus(-shares[-1], change)
+    if pairs:
+        step, change, _ = pairs[-1]
+        scale = step.dot(change) * _inverse(change.dot(change))
+        way = way.plus(torch.where(scale > 0, scale, 1.0) - 1, way)
+    for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
+        way = way.plus(share - change.dot(way) * inverse, step)
+    return way
 
 
-def _bags(values: Array, keys: Array, count: int) -> tuple[Tensor, Tensor]:
-    """``values`` that are sorted by their ``keys``, and where those of each of ``count`` keys begin."""
-    starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))[:-1]))
-    return torch.from_numpy(values.astype(np.int64)), torch.from_numpy(starts.astype(np.int64))
+def _lowest(
+    here: _Point, way: _Point, loss: Loss, truth: Tensor, penalty: float, steep: Tensor
+) -> Tensor:
+    """How far ``(outputs,)`` to go along ``way``, where the loss falls by ``steep`` at first, until it is lowest: Newton's method in one
+    dimension, between what is known to be too near and too far."""
+    z, along = here.scores + here.bias.float(), way.scores + way.bias.float()
+    first = (here.alpha * way.scores).sum(0, dtype=torch.float64)  # of the weights alone: the bias costs nothing
+    square = (way.alpha * way.scores).sum(0, dtype=torch.float64)
+    low, high = torch.zeros_like(steep), torch.full_like(steep, torch.inf)
+    done = steep == 0
+    share = 1.0 - done.double()
+    for _ in range(_LOOKS):
+        slope, curve = loss(torch.addcmul(z, share.float(), along), truth)
+        rise = penalty * (first + share * square) + (slope * along).sum(0, dtype=torch.float64)
+        bend = penalty * square + (curve * along.square()).sum(0, dtype=torch.float64)
+        done = done | (rise.abs() <= _FLAT * steep.abs())
+        if bool(done.all()):
+            break
+        low, high = torch.where(rise < 0, share, low), torch.where(rise > 0, share, high)
+        after = share - rise * _inverse(bend)
+        middle = torch.where(high.isinf(), 2 * share, (low + high) / 2)
+        after = torch.where((after > low) & (after < high), after, middle)
+        share = torch.where(done, share, after)
+    return share
+
+
+def _inverse(value: Tensor) -> Tensor:
+    """1 / value, and 0 of what is not above 0."""
+    return torch.where(value > 0, 1 / value, 0.0)
