@@ -58,7 +58,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
-from anaphora.tasks.suiting.classify import check_fits, suit_ngrams, suit_texts, suit_vectors
+from anaphora.tasks.suiting.classify import check_fits, suit_ngrams, suit_preset, suit_texts, suit_vectors
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.training.loop import TrainingResult
@@ -122,6 +122,7 @@ class Classifier(SequenceReader):
         )
 
     def _learn(self, data: Labelled) -> None:
+        suit_preset(self, data)
         s = self.settings_
         check_fits(s, data, looks=self._donor is not None)
         if self._donor is not None:

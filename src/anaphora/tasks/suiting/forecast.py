@@ -12,7 +12,7 @@ from anaphora.data.series_times import calendar
 from anaphora.data.sources.report import say
 from anaphora.errors import SettingsError
 from anaphora.tasks.registry import resolve
-from anaphora.tasks.suiting.sizing import assume, embedded
+from anaphora.tasks.suiting.sizing import assume, embedded, forget_preset, take_preset
 
 if TYPE_CHECKING:
     from anaphora.data.series import SeriesData
@@ -63,8 +63,7 @@ def suit_preset(m: Forecaster, data: SeriesData) -> None:
     Networks learn too little of so few steps: chosen on 28 short series, most of which they forecast worse than the last season does. Columns
     that are read but neither forecast nor known in advance speak for a network, since `median` does not look at them.
     """
-    if m.settings_.model == SHORT and "model" not in m._given:  # assumed for other data, in a fit before this
-        m.settings_ = resolve(m.task(), m._given)  # type: ignore[assignment]
+    forget_preset(m, SHORT)
     s = m.settings_
     if m._given.keys() - NEUTRAL or s.output != "continuous" or not s.horizon or embedded(data.facts):
         return
@@ -75,8 +74,7 @@ def suit_preset(m: Forecaster, data: SeriesData) -> None:
     values = np.concatenate([one.values for one in data.series])
     if np.isin(values[~np.isnan(values)], (0.0, 1.0)).all():  # for which there is an output of their own
         return
-    m.settings_ = resolve(m.task(), {**m._given, "model": SHORT})  # type: ignore[assignment]
-    say(f"assumed, for {steps:,} steps, which are few for a network: model={SHORT}")
+    take_preset(m, SHORT, f"{steps:,} steps, which are few for a network")
 
 
 def suit_horizon(m: Forecaster, data: SeriesData) -> None:

@@ -69,6 +69,18 @@ def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
         say(f"assumed, for {why}: {', '.join(f'{key}={_written(value)}' for key, value in changes.items())}")
 
 
+def take_preset(m: Estimator, name: str, why: str) -> None:
+    """Take the preset ``name`` in place of the usual one, with the settings that the user has given, and report it with the reason ``why``."""
+    m.settings_ = resolve(m.task(), {**m._given, "model": name})
+    say(f"assumed, for {why}: model={name}")
+
+
+def forget_preset(m: Estimator, *assumed: str) -> None:
+    """Take the usual preset again, where a fit before this has ``assumed`` another for its data."""
+    if "model" not in m._given and m.settings_.model in assumed:
+        m.settings_ = resolve(m.task(), m._given)
+
+
 def _agreeing(m: Estimator, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The ``changes`` without those that contradict the other settings: ``mixup`` of the user's allows no ``r_drop``."""
     if not _refused(m, changes):
