@@ -107,13 +107,13 @@ def _newton_like(gradient: _Point, pairs: Sequence[tuple[_Point, _Point, Tensor]
     return way
 
 
-def _lowest(
-    here: _Point, way: _Point, loss: Loss, truth: Tensor, penalty: float, steep: Tensor
-) -> Tensor:
+def _lowest(here: _Point, way: _Point, loss: Loss, truth: Tensor, penalty: float, steep: Tensor) -> Tensor:
     """How far ``(outputs,)`` to go along ``way``, where the loss falls by ``steep`` at first, until it is lowest: Newton's method in one
     dimension, between what is known to be too near and too far."""
     z, along = here.scores + here.bias.float(), way.scores + way.bias.float()
-    first = (here.alpha * way.scores).sum(0, dtype=torch.float64)  # of the weights alone: the bias costs nothing
+    first = (here.alpha * way.scores).sum(
+        0, dtype=torch.float64
+    )  # of the weights alone: the bias costs nothing
     square = (way.alpha * way.scores).sum(0, dtype=torch.float64)
     low, high = torch.zeros_like(steep), torch.full_like(steep, torch.inf)
     done = steep == 0
