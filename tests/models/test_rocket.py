@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from anaphora.models.classical.rocket import ridge as regression
 from anaphora.models.classical.rocket.classifier import RocketClassifier
-from anaphora.models.classical.rocket.convolutions import KERNELS, convolved, measures, shares
+from anaphora.models.classical.rocket.convolutions import KERNELS, convolved, measures, places, shares
 from anaphora.models.classical.rocket.ridge import ridge
 
 
@@ -164,3 +164,46 @@ def test_how_sure_it_is_follows_from_what_it_gets_right():
 
     assert confidence(sure) > 0.9
     assert confidence(unsure) < 0.7
+
+
+def test_places_are_where_a_kernel_answers_most():
+    y = torch.tensor(
+        [[[0.0, 3.0, 1.0, 9.0], [5.0, 5.0, 0.0, 0.0]], [[7.0, 9.0, 8.0, 1.0], [0.0, 0.0, 0.0, 2.0]]]
+    )
+    found = places(y, torch.tensor([3, 4]))  # the fourth place of the first sequence is beyond its end
+    torch.testing.assert_close(found, torch.tensor([[0.0, -1.0], [-1 / 3, 1.0]]))
+    torch.testing.assert_close(places(y[..., :1], torch.tensor([1, 0])), -torch.ones(2, 2))
+
+
+def test_doubtful_features_are_left_out_where_unseen_examples_are_predicted_better_without():
+    draw = np.random.RandomState(0)
+    x, noise = draw.standard_normal((40, 3)), draw.standard_normal((40, 30))
+    y = x @ np.array([[1.0], [-2.0], [0.5]]) + 0.1 * draw.standard_normal((40, 1))
+    found = ridge(lambda: [np.hstack([x, noise])], y, 33, doubtful=30)
+    alone = ridge(lambda: [x], y, 3)
+    assert not found.weight[3:].any()
+    np.testing.assert_allclose(found.weight[:3], alone.weight)
+    np.testing.assert_allclose(found.held, alone.held)
+    needed = ridge(lambda: [np.hstack([noise, x])], y, 33, doubtful=3)
+    assert needed.weight[30:].any()
+    np.testing.assert_allclose(needed.weight, ridge(lambda: [np.hstack([noise, x])], y, 33).weight)
+
+
+def test_what_happens_first_is_told_by_places():
+    """Two marks, one in each feature, in either order: how often convolutions answer says little about it."""
+    draw = np.random.RandomState(0)
+    inputs, labels = [], []
+    for _ in range(150):
+        first, second = draw.permutation(40)[:2]
+        x = 0.2 * draw.standard_normal((48, 2)).astype(np.float32)
+        x[first : first + 4, 0] += 2
+        x[second : second + 4, 1] += 2
+        inputs.append(x)
+        labels.append(int(first < second))
+    truth, right = np.array(labels), {}
+    for where in (False, True):
+        model = RocketClassifier(2, 2, thresholds=1, places=where).fit(inputs[:100], truth[:100], "class", 1)
+        scores = model(torch.from_numpy(np.stack(inputs[100:])), torch.full((50,), 48))
+        right[where] = int((scores.argmax(1).numpy() == truth[100:]).sum())
+    assert right[True] >= 42
+    assert right[True] > right[False]

@@ -13,7 +13,8 @@ from anaphora.cli import main
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.tasks.suiting import classify as suiting
 from anaphora.tasks.suiting.rival import rival_of
-from anaphora.training.weights import load_weights
+from anaphora.training.run import RunFolder
+from anaphora.training.weights import load_weights, pack
 
 QUICK = {"thresholds": 1}
 
@@ -165,5 +166,19 @@ def test_of_very_many_sequences_fewer_features_are_counted(monkeypatch):
     monkeypatch.setattr(suiting, "MANY", 40)
     many = an.Classifier("rocket").fit(beats(60), valid=beats(9, 1))
     assert many.settings_.thresholds == 1
+    assert not many.settings_.places
     asked = an.Classifier("rocket", thresholds=2).fit(beats(60), valid=beats(9, 1))
     assert asked.settings_.thresholds == 2
+
+
+def test_a_run_from_before_places_were_learned_answers_as_it_did(tmp_path):
+    run = tmp_path / "run"
+    m = an.Classifier("rocket", places=False, **QUICK).fit(beats(30), valid=beats(9, 1), out=run)
+    config = json.loads((run / "config.json").read_text())
+    assert config["settings"].pop("places") is False
+    (run / "config.json").write_text(json.dumps(config))
+    tensors, facts = load_weights(run / "model.safetensors")
+    facts["files"] = RunFolder(run).fingerprints()
+    (run / "model.safetensors").write_bytes(pack(tensors, facts=facts))
+    asked = [x for x, _ in beats(6, 3)]
+    np.testing.assert_array_equal(an.load(run).predict_proba(asked), m.predict_proba(asked))

@@ -134,6 +134,11 @@ class RocketSettings(Settings):
         le=64,
         description="At how many heights what each random convolution answers is counted; the model has 2 688 features for each.",
     )
+    places: bool = Field(
+        False,
+        description="Also learn from where in a sequence each random convolution answers most, unless examples that were not seen are predicted better without: "
+        "it tells what happens first, which counts do not.",
+    )
 
 
 class ClassifierSettings(

@@ -32,6 +32,7 @@ _FIXED_THEN: dict[str, Any] = {
     "bands": 0,
     "power": 0.0,
     "rare_words": 0.0,
+    "places": False,
 }
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 

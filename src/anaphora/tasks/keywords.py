@@ -474,6 +474,8 @@ class RocketKeywords(TypedDict, total=False):
 
     thresholds: int
     """At how many heights what each random convolution answers is counted; the model has 2 688 features for each. Default: 4."""
+    places: bool
+    """Also learn from where in a sequence each random convolution answers most, unless examples that were not seen are predicted better without: it tells what happens first, which counts do not. Default: False."""
 
 
 class NgramKeywords(TypedDict, total=False):

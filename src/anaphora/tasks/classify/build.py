@@ -183,7 +183,9 @@ def informed_vectors(
 def empty(s: ClassifierSettings, targets: Targets, inputs: NGramInputs | VectorInputs) -> Direct:
     """A model that knows nothing yet, and is fitted in one go."""
     if isinstance(inputs, VectorInputs):
-        return RocketClassifier(inputs.sizes["features"], targets.size, thresholds=s.thresholds)
+        return RocketClassifier(
+            inputs.sizes["features"], targets.size, thresholds=s.thresholds, places=s.places
+        )
     grams = inputs.grams
     binary = targets.kind == "class" and targets.size == 2
     return NGramClassifier(

@@ -92,8 +92,8 @@ _PRESETS = (
     ),
     Preset(
         "rocket",
-        "Vectors: ridge regression on how often thousands of fixed convolutions answer (Dempster 2021). Seconds, no network.",
-        {},
+        "Vectors: ridge regression on how often, and where, thousands of fixed convolutions answer (Dempster 2021). Seconds, no network.",
+        {"places": True},
         (
             RocketSettings,
             *("target", "threshold", "tolerance", "metric", "scale", "features", "scan", "bad_rows", "seed"),

@@ -128,7 +128,7 @@ def suit_vectors(m: Classifier, data: VectorRows) -> None:
     network reads in an acceptable time, stay left out. Of very many sequences `rocket` counts a quarter of its features, since the time goes with
     their square."""
     if len(data) > MANY:
-        assume(m, {"thresholds": 1}, f"{len(data):,} training sequences")
+        assume(m, {"thresholds": 1, "places": False}, f"{len(data):,} training sequences")
     longest = max(len(x) for x in data.sequences)
     if m.settings_.max_tokens < longest <= LONGEST and data.sequences[0].ndim == 2:
         assume(m, {"max_tokens": longest}, f"sequences of up to {longest:,} steps")

@@ -72,6 +72,16 @@ def shares(y: Tensor, thresholds: Tensor, lengths: Tensor) -> Tensor:
     return (counts / lengths.clamp_min(1)[:, None, None]).flatten(1).to(y.dtype)
 
 
+def places(y: Tensor, lengths: Tensor) -> Tensor:
+    """Where each kernel answers most, from −1 at the first place to 1 at the last; the first of several such places.
+
+    y: answers ``(batch, kernels, time)``; returns ``(batch, kernels)``.
+    """
+    inside = torch.arange(y.shape[-1], device=y.device) < lengths[:, None]
+    at = y.masked_fill(~inside[:, None], float("-inf")).argmax(-1)
+    return (2 * at / (lengths - 1).clamp_min(1)[:, None] - 1).to(y.dtype)
+
+
 def measures(x: Tensor, lengths: Tensor) -> Tensor:
     """Mean, deviation, least and greatest of each feature, over the whole sequence and over each of its four parts, and the logarithm of
     its length: what kernels that sum to zero do not see.

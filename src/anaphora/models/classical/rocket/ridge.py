@@ -12,6 +12,8 @@ PENALTIES = np.logspace(-6, 1, 15)
 """Penalties that are tried, for each feature."""
 MOST_EXAMPLES = 5000
 """Up to so many examples the matrix of their products is decomposed; with more, that of the features is solved."""
+DOUBTED = 1500
+"""Up to so many examples it is tried whether they are predicted better without the doubtful features; of more, those do no harm."""
 JUDGES = 1000
 """Of more examples so many, or a fifth, are held out to choose the penalty by."""
 
@@ -30,8 +32,9 @@ class Fit(NamedTuple):
     """The numbers of these examples."""
 
 
-def ridge(features: Callable[[], Iterable[Array]], truth: Array, width: int) -> Fit:
-    """Minimise |y − ŷ|² + penalty |w|² over standardised features, with the penalty that predicts unseen examples best.
+def ridge(features: Callable[[], Iterable[Array]], truth: Array, width: int, doubtful: int = 0) -> Fit:
+    """Minimise |y − ŷ|² + penalty |w|² over standardised features, with the penalty that predicts unseen examples best. The last ``doubtful``
+    features are left out, with weights of 0, where that is better still.
 
     Args:
         features: called once or more often, gives the rows ``(some, width)`` of all examples in their order, in pieces.
@@ -39,30 +42,33 @@ def ridge(features: Callable[[], Iterable[Array]], truth: Array, width: int) -> 
         width: features of an example.
     """
     if len(truth) <= MOST_EXAMPLES:
-        return _by_examples(np.concatenate(list(features())), truth)
+        return _by_examples(np.concatenate(list(features())), truth, doubtful)
     return _by_features(features, truth, width)
 
 
-def _by_examples(x: Array, y: Array) -> Fit:
+def _by_examples(x: Array, y: Array, doubtful: int) -> Fit:
     """With ŷ = K c of the products K of centred examples, leaving example i out changes what it is predicted to yᵢ − cᵢ / Gᵢᵢ, where G
     = (K + penalty)⁻¹ without the direction in which all examples are alike, which is that of the mean."""
     mean, scale = _spread(x.mean(0), x.std(0))
     z = (x - mean) / scale
-    n, bias = len(z), y.mean(0)
-    values, vectors = np.linalg.eigh(z @ z.T)
-    values, squares, turned = values.clip(0), np.square(vectors), vectors.T @ (y - bias)
-    best: tuple[float, float, Array, Array] | None = None
-    for penalty in PENALTIES * z.shape[1]:
-        shrunk = 1 / (values + penalty)
-        c = vectors @ (shrunk[:, None] * turned)
-        diagonal = squares @ shrunk - 1 / (n * penalty)
-        held = y - c / np.maximum(diagonal, 1e-300)[:, None]
-        error = float(np.square(held - y).mean())
-        if best is None or error < best[0]:
-            best = (error, penalty, c, held)
+    n, bias, sure = len(z), y.mean(0), z.shape[1] - doubtful
+    best: tuple[float, float, int, Array, Array] | None = None
+    for width in (sure, z.shape[1]) if doubtful and n <= DOUBTED else (z.shape[1],):
+        values, vectors = np.linalg.eigh(z[:, :width] @ z[:, :width].T)
+        values, squares, turned = values.clip(0), np.square(vectors), vectors.T @ (y - bias)
+        for penalty in PENALTIES * width:
+            shrunk = 1 / (values + penalty)
+            c = vectors @ (shrunk[:, None] * turned)
+            diagonal = squares @ shrunk - 1 / (n * penalty)
+            held = y - c / np.maximum(diagonal, 1e-300)[:, None]
+            error = float(np.square(held - y).mean())
+            if best is None or error < best[0]:
+                best = (error, penalty, width, c, held)
     assert best is not None
-    _, penalty, c, held = best
-    return Fit(mean, scale, z.T @ c, bias, penalty, held, np.arange(n))
+    _, penalty, width, c, held = best
+    weight = np.zeros((z.shape[1], y.shape[1]))
+    weight[:width] = z[:, :width].T @ c
+    return Fit(mean, scale, weight, bias, penalty, held, np.arange(n))
 
 
 def _by_features(features: Callable[[], Iterable[Array]], y: Array, width: int) -> Fit:
