@@ -1,0 +1,108 @@
+"""The preset of a classifier that is taken where the user names none: by what the data are, and how many."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import anaphora as an
+from anaphora.cli import main
+from anaphora.data.sources import report
+from anaphora.tasks.suiting import classify as suiting
+
+TEXTS = [("a good film", "yes"), ("a bad film", "no"), ("so good", "yes"), ("so bad", "no")] * 6
+WORDS = [("goodness", "yes"), ("badness", "no")] * 12
+WAVES = [
+    (np.sin(np.arange(30.0) * pace + begin)[:, None], name)
+    for begin in range(8)
+    for pace, name in ((0.3, "slow"), (0.9, "quick"))
+]
+TINY = {"hidden": 4, "steps": 1, "valid_every": 1, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (TEXTS, "assumed, for 23 training texts, of which a network learns less: model=ngrams"),
+        (WORDS, "assumed, for 23 training texts, of which a network learns less: model=ngrams"),
+        (WAVES, "assumed, for 15 training sequences, of which a network learns less: model=rocket"),
+    ],
+)
+def test_few_examples_are_learned_in_one_go(data, why):
+    m, said = an.Classifier(), []
+    with report.reported(said.append):
+        m.fit(data)
+    assert why in said
+    assert m.settings_.model == why.rpartition("=")[2]
+    assert m.predict([x for x, _ in data[:2]]) == [label for _, label in data[:2]]
+
+
+@pytest.mark.parametrize("name", ["MOST_TEXTS", "MOST_TEXT"])
+def test_more_texts_than_n_grams_are_quick_for_are_left_to_a_network(name, monkeypatch):
+    monkeypatch.setattr(suiting, name, 10)
+    assert chosen(TEXTS) == "lstm"
+
+
+def test_more_single_words_are_left_to_a_network(monkeypatch):
+    monkeypatch.setattr(suiting, "FEW_WORDS", 10)
+    assert chosen(WORDS) == "lstm"
+    assert chosen(TEXTS) == "ngrams"  # these have spaces in them
+
+
+@pytest.mark.parametrize("name", ["MANY", "MOST_NUMBERS"])
+def test_more_sequences_than_convolutions_are_quick_for_are_left_to_a_network(name, monkeypatch):
+    monkeypatch.setattr(suiting, name, 10)
+    assert chosen(WAVES) == "lstm"
+
+
+def chosen(data, **given):
+    """The preset that would be trained, without training it."""
+    m = an.Classifier(**given)
+    m._learn(m._open(data, None, spill=None)[0])
+    return m.settings_.model
+
+
+def test_who_says_something_about_a_network_or_names_an_embedded_corpus_gets_a_network():
+    assert an.Classifier(**TINY).fit(TEXTS).settings_.model == "lstm"
+    assert (
+        an.Classifier("bow", embedding=4, **{k: TINY[k] for k in ("steps", "device")})
+        .fit(TEXTS)
+        .settings_.model
+        == "bow"
+    )
+    assert chosen("reviews") == "lstm"
+    assert chosen("adding:10", target="number") == "lstm"
+
+
+def test_settings_that_every_preset_has_leave_the_choice_open():
+    films = [("funny and short", ["funny", "short"]), ("short", ["short"]), ("long and dull", [])] * 8
+    m = an.Classifier(target="classes", threshold=0.4).fit(films)
+    assert m.settings_.model == "ngrams"
+    assert m.settings_.threshold == 0.4
+    rated = an.Classifier(target="number").fit([("a good film", 1.0), ("a bad film", -1.0)] * 12)
+    assert rated.settings_.model == "ngrams"
+
+
+def test_each_fit_chooses_afresh_and_a_run_keeps_what_was_chosen(tmp_path):
+    m = an.Classifier()
+    m.fit(TEXTS, out=tmp_path / "texts")
+    m.fit(WAVES, out=tmp_path / "waves")
+    assert m.settings_.model == "rocket"
+    m.fit(TEXTS)
+    assert m.settings_.model == "ngrams"
+    assert repr(m) == "Classifier()"
+    for name, preset in (("texts", "ngrams"), ("waves", "rocket")):
+        config = json.loads((tmp_path / name / "config.json").read_text(encoding="utf-8"))
+        assert config["settings"]["model"] == preset
+        assert an.load(tmp_path / name).settings_.model == preset
+
+
+def test_the_command_says_what_it_took(tmp_path, capsys):
+    data = tmp_path / "texts.tsv"
+    data.write_text("".join(f"{text}\t{label}\n" for text, label in TEXTS), encoding="utf-8")
+    assert main.run(["train", "classify", str(data), "-o", str(tmp_path / "run")]) == 0
+    assert "model=ngrams" in capsys.readouterr().err
+    assert main.run(["train", "classify", str(data), "--dry-run"]) == 0
+    assert "ngrams" in "".join(capsys.readouterr())
