@@ -17,9 +17,9 @@ import warnings
 from pathlib import Path
 
 import torch
-from text_classes import measured
 
 import anaphora as an
+from text_classes import measured
 
 JUDGES = 4000
 PERSONS = {

@@ -52,7 +52,7 @@ NEUTRAL = frozenset(
 )
 """Settings that every preset has: a user who gives others has a network in mind."""
 MOST_TEXTS = 100_000
-MOST_TEXT = 20_000_000
+MOST_TEXT = 15_000_000
 """Characters of training text up to which n-grams are fitted in minutes."""
 FEW_WORDS = 2000
 """Single words up to which their n-grams tell more than a network learns of them."""

@@ -92,8 +92,8 @@ class NGramClassifier(nn.Module):
     ) -> NGramClassifier:
         """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``, or of numbers
         where the ``loss`` is squared; see `losses.LOSSES`. ``near``: how short the gradient is to become, see `regress`."""
-        ids = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
-        texts_of = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+        ids = np.concatenate([np.zeros(0, np.int32), *texts]).astype(np.int32, copy=False)
+        texts_of = np.repeat(np.arange(len(texts), dtype=np.int32), [len(text) for text in texts])
         wanted = torch.from_numpy(np.ascontiguousarray(truth, dtype=np.float32))
         rare = self._rare(ids, texts_of, len(texts), emphasis)
         # the mean of the regressions, so that probabilities stay as sure as theirs

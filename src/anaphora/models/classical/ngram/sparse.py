@@ -20,10 +20,12 @@ class Grams:
 
     def __init__(self, ids: Array, texts_of: Array, texts: int, size: int):
         """ids ``(n,)`` of the features of all texts, and ``texts_of`` ``(n,)``, which text each is of, in ascending order."""
-        order = np.argsort(ids, kind="stable")
         self.texts, self.size = texts, size
         self._ids, self._starts = _bags(ids, texts_of, texts)
-        self._texts, self._firsts = _bags(texts_of[order], ids[order], size)
+        order = np.argsort(ids, kind="stable")  # the largest array here; it lives no longer than needed
+        turned = texts_of[order]
+        del order
+        self._texts, self._firsts = _bags(turned, ids, size)
 
     def times(self, weight: Tensor) -> Tensor:
         """x W of ``weight`` ``(size, outputs)``: ``(texts, outputs)``."""
@@ -55,7 +57,7 @@ class Block:
 
 
 def _bags(values: Array, keys: Array, count: int) -> tuple[Tensor, Tensor]:
-    """``values`` that are sorted by their ``keys``, and where those of each of ``count`` keys begin."""
+    """``values`` that are sorted by their keys, and where those of each of ``count`` keys begin; ``keys`` in any order."""
     starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))[:-1]))
     kind = np.int32 if len(values) < 2**31 else np.int64  # the shorter ones are read faster
-    return torch.from_numpy(values.astype(kind)), torch.from_numpy(starts.astype(kind))
+    return torch.from_numpy(values.astype(kind, copy=False)), torch.from_numpy(starts.astype(kind))
