@@ -75,14 +75,17 @@ class Held:
             csv.writer(file).writerows([self.names, *self.rows])
         return path
 
+    def usual(self) -> np.ndarray:
+        """The mean absolute error of the last season within the training part, of each column."""
+        m = self.season if len(self.values) > 2 * self.season else 1
+        return np.asarray(np.nanmean(np.abs(self.values[m:] - self.values[:-m]), axis=0))
+
     def measured(self, forecast: np.ndarray) -> tuple[float, float]:
         """MASE and sMAPE, means over the columns."""
         away = np.abs(forecast - self.truth)
-        m = self.season if len(self.values) > 2 * self.season else 1
-        usual = np.nanmean(np.abs(self.values[m:] - self.values[:-m]), axis=0)
         size = np.abs(forecast) + np.abs(self.truth)
         relative = np.divide(2 * away, size, out=np.zeros_like(away), where=size != 0)
-        mase = np.nanmean(away, axis=0) / usual
+        mase = np.nanmean(away, axis=0) / self.usual()
         return float(np.nanmean(mase)), float(100 * np.nanmean(relative))
 
 

@@ -111,3 +111,23 @@ def test_spread_takes_the_first_and_the_last():
     windows = Windows(open_series(np.arange(50.0)), plain(("x1",)), window=1, horizon=1)
     assert windows.spread(5) == [0, 12, 24, 36, 48]
     assert windows.spread(1000) == list(range(49))
+
+
+@pytest.mark.parametrize(
+    ("window", "horizon", "least"),
+    [
+        (2, 1, [[0], [0], [-np.inf]]),  # histories 1 2, 2 0 and 0 −1
+        (0, 1, [[0, 0, 0, -np.inf, -np.inf]]),  # after every step
+        (2, 0, [[0]] * 4),  # aligned: the targets are not looked at
+    ],
+)
+def test_forecasts_end_at_0_until_a_target_has_been_below(window, horizon, least):
+    values = np.array([[1.0, 9.0], [2.0, 9.0], [0.0, -9.0], [-1.0, 9.0], [5.0, 9.0]])
+    data = SeriesData(("a", "b"), (Series("one", values),), {})
+    windows = Windows(
+        data, plain(("a", "b"), targets=("a",), nonnegative=(True,)), window=window, horizon=horizon
+    )
+    found = windows.floors(windows.batch(range(len(windows))))
+    assert found[:, :, 0, 0].tolist() == least
+    both = Windows(data, plain(("a", "b"), targets=("a",)), window=window, horizon=horizon)
+    assert both.floors(both.batch([0])) is None

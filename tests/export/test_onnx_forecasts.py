@@ -70,6 +70,19 @@ def test_forecasters(name: str, tmp_path: Path) -> None:
         assert said[0] == said[1]
 
 
+def test_values_that_were_never_negative(tmp_path: Path) -> None:
+    """Neither forecasts nor intervals of the exported model are below 0, fed back or not."""
+    falling = np.linspace(20, 0, 80)[:, None] + np.random.default_rng(0).random((80, 1))
+    s = {**BASE, "batch_tokens": 400, "horizon": 4, "window": 12}
+    m = an.Forecaster(model="linear", **s).fit(falling)
+    runner = exported(m, tmp_path)
+    mine, theirs = runner.predict(falling, interval=0.95), m.predict(falling, interval=0.95)
+    for key in ("mean", "low", "high"):
+        assert np.allclose(getattr(mine, key), getattr(theirs, key), atol=1e-5)
+    assert mine.low.min() == 0
+    assert np.allclose(runner.predict(falling, horizon=30), m.predict(falling, horizon=30), atol=1e-4)
+
+
 @pytest.mark.parametrize("asked", [{"window": 0}, {"window": 6, "horizon": 2}, {"nade": 0}], ids=str)
 def test_chords(asked: dict[str, Any], tmp_path: Path) -> None:
     """Keys that depend on each other and are told by intervals: rates, and chords drawn by the same seed."""

@@ -148,3 +148,25 @@ def test_gaps_are_filled_from_the_past():
     assert filled(y, 2).tolist() == [1.0, 1.0, 2.0, 1.0, 2.0, 5.0, 2.0]
     assert filled(y, 1).tolist() == [1.0, 1.0, 2.0, 2.0, 2.0, 5.0, 5.0]
     assert filled(np.full(3, np.nan), 1).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_count_of_0_is_not_below_0_by_rounding():
+    """Of 50 series of counts, one whose standardised 0 comes back as a number just below 0."""
+    drawn = [np.random.default_rng(seed).poisson(1.3, 30).astype(float) for seed in range(50)]
+    counts = next(y for y in drawn if ((y - y.mean()) / y.std() * y.std() + y.mean() < 0).any())
+    falling = counts + np.linspace(9, 0, 30).round() * (counts > 0)
+    for y in (counts, falling):
+        model, columns, (values,) = fitted({"y": y}, period=1)
+        assert model.arrays()["signed"].tolist() == [0]
+        assert ahead(model, columns, values, 30).min() >= -1e-9
+
+
+def test_a_series_that_has_been_below_0_may_be_forecast_there():
+    falling = np.linspace(60, 1, 60)
+    model, columns, _ = fitted({"y": falling}, period=1)
+    assert ahead(model, columns, columns.standardised(falling[:, None]), 60).min() == pytest.approx(
+        0, abs=1e-9
+    )
+    below = columns.standardised(falling[:, None] - 30)
+    assert ahead(model, columns, below, 60).max() < -20
+    assert ahead(model, columns, below, 30)[-1, 0] == pytest.approx(0, abs=1e-9)  # not yet there

@@ -99,7 +99,8 @@ def go_ahead(
         for (values, end), part, out in zip(paths, parts, found, strict=True):
             taken = _taken(out[:steps], columns, draw, chain)
             part.append(taken)
-            values[end + done : end + done + steps, columns.places(columns.targets)] = _fed(taken, columns)
+            fed = _fed(taken, columns, columns.floor(values[:end]))
+            values[end + done : end + done + steps, columns.places(columns.targets)] = fed
     return [np.concatenate(part) for part in parts]
 
 
@@ -159,19 +160,27 @@ def along(
 
 
 def interval_of(
-    mean: Floats, errors: Floats, level: float, columns: Columns
+    mean: Floats, errors: Floats, level: float, columns: Columns, floor: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Forecasts, and the ends of their interval, in the units of the data; ``errors`` are the quantiles of |error| on dev data."""
+    """Forecasts, and the ends of their interval, in the units of the data; ``errors`` are the quantiles of |error|, ``floor`` (targets,) as
+    for `in_units`."""
     reach = quantile(errors, level)[: len(mean)] if len(errors[0]) >= len(mean) else quantile(errors, level)
-    low, high = (in_units(mean + sign * reach, columns) for sign in (-1, 1))
-    if columns.output == "count":
-        low = np.maximum(low, 0.0)
-    return in_units(mean, columns), low, high
+    if columns.output == "continuous":
+        reach = reach * np.array(columns.scale)[columns.places(columns.targets)]
+    elif columns.output == "count":
+        floor = np.zeros_like(floor)
+    middle = in_units(mean, columns, floor)
+    return middle, np.maximum(middle - reach, floor), middle + reach
 
 
-def in_units(mean: Floats, columns: Columns) -> Floats:
-    """What a model tells in the units of the data."""
-    return columns.restored(mean) if columns.output == "continuous" else mean
+def in_units(mean: Floats, columns: Columns, floor: Floats) -> Floats:
+    """What a model forecasts of a series, in the units of the data and nothing below ``floor`` (targets,), which `Columns.floor` gives."""
+    return np.maximum(columns.restored(mean), floor) if columns.output == "continuous" else mean
+
+
+def floors(data: SeriesData, columns: Columns, *, aligned: bool) -> list[Floats]:
+    """`Columns.floor` of each series to forecast; where they are ``aligned``, whatever stands in the targets is not looked at."""
+    return [columns.floor(one.values[:0] if aligned else one.values) for one in data.series]
 
 
 def _taken(out: Floats, columns: Columns, draw: np.random.Generator | None, chain: Chain | None) -> Floats:
@@ -186,9 +195,9 @@ def _taken(out: Floats, columns: Columns, draw: np.random.Generator | None, chai
     return draw.poisson(mean).astype(np.float64)
 
 
-def _fed(taken: Floats, columns: Columns) -> Floats:
+def _fed(taken: Floats, columns: Columns, floor: Floats) -> Floats:
     """Forecasts as a history holds them."""
-    return in_units(taken, columns) if columns.output == "continuous" else np.round(taken)
+    return in_units(taken, columns, floor) if columns.output == "continuous" else np.round(taken)
 
 
 def quantile(errors: Floats, level: float) -> Floats:

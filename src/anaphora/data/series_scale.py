@@ -36,6 +36,7 @@ class Columns:
 
     ``mean`` and ``scale`` (one per column) standardise: z = (x − mean)/scale. ``gaps`` says of each column whether
     training values were missing: such a column comes with a mask. ``usual`` is the mean of each target. ``period`` is the season in steps, 1 for none.
+    ``nonnegative`` says of each target whether forecasts below 0 are raised to 0; empty, as in runs of before, if of none.
     """
 
     names: tuple[str, ...]
@@ -47,12 +48,21 @@ class Columns:
     usual: tuple[float, ...]
     period: int
     output: Output
+    nonnegative: tuple[bool, ...] = ()
 
     @classmethod
     def learn(
-        cls, data: SeriesData, *, targets: Sequence[str], known: Sequence[str], output: Output, period: int
+        cls,
+        data: SeriesData,
+        *,
+        targets: Sequence[str],
+        known: Sequence[str],
+        output: Output,
+        period: int,
+        nonnegative: bool = True,
     ) -> Columns:
-        """From training data; empty ``targets`` are all columns that are not known, ``period`` 0 is inferred."""
+        """From training data; empty ``targets`` are all columns that are not known, ``period`` 0 is inferred. Continuous targets of which no
+        value is below 0 are ``nonnegative``, unless that is False."""
         given = bool(targets or known)
         known = tuple(known if given else data.known)
         targets = tuple(targets if given else data.targets)
@@ -63,6 +73,7 @@ class Columns:
         mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
         own = [data.columns.index(name) for name in targets]
         usual = tuple(mean[own].tolist())
+        never_below = tuple(not bool((values[:, place] < 0).any()) for place in own)
         if output == "binary":  # 0 stays 0; one scale for all, or a rare 1 would drown the rest
             mean[own], scale[own] = 0.0, np.sqrt(np.mean(scale[own] ** 2))
         scale[scale == 0] = 1.0
@@ -78,6 +89,7 @@ class Columns:
             usual,
             period,
             output,
+            never_below if nonnegative and output == "continuous" else (),
         )
 
     # ------------------------------------------------------------------ places of columns
@@ -108,6 +120,13 @@ class Columns:
         own: Floats = targets * np.array(self.scale)[places] + np.array(self.mean)[places]
         return own
 
+    def floor(self, values: Floats) -> Floats:
+        """The least forecast of each target, (targets,), for a series of ``values`` (time, columns): 0 where the target is nonnegative
+        and the series has no value below 0 either, else −∞."""
+        below = (values[:, self.places(self.targets)] < 0).any(axis=0)
+        raised = np.array(self.nonnegative or [False] * len(self.targets))
+        return np.where(raised & ~below, 0.0, -np.inf)
+
     # ------------------------------------------------------------------ files
 
     def to_json(self) -> str:
@@ -130,6 +149,8 @@ class Columns:
                 raise ValueError(f"{field}: there are {len(self.names)} columns")
         if len(self.usual) != len(self.targets) or not {*self.targets, *self.known} <= {*self.names}:
             raise ValueError("targets: not among the names")
+        if len(self.nonnegative) not in (0, len(self.targets)):
+            raise ValueError(f"nonnegative: there are {len(self.targets)} targets")
         if (
             self.period < 1
             or not np.isfinite([*self.mean, *self.scale, *self.usual]).all()

@@ -146,6 +146,9 @@ class Windows:
             ends = example_ends(len(one.inputs), one.begin, window, horizon)
             found.append(np.stack([np.full(len(ends), number), ends], axis=1))
         self.places: NDArray[np.int64] = np.concatenate(found).astype(np.int64)
+        self._negative: list[NDArray[np.bool_]] | None = (
+            None  # whether a target has been below 0, for `floors`
+        )
         # past the end there is nothing to know and nothing to forecast
         pad = self.ahead
         self._y = [np.pad(one.values, ((0, pad), (0, 0)), constant_values=np.nan) for one in self.prepared]
@@ -172,6 +175,27 @@ class Windows:
         if len(self) <= most:
             return list(range(len(self)))
         return [int(i) for i in np.unique(np.linspace(0, len(self) - 1, most).astype(np.int64))]
+
+    def floors(self, batch: WindowBatch) -> NDArray[np.float64] | None:
+        """The least forecasts of a batch, standardised, as `Columns.floor` has them for the history of each place: (rows, 1 or P, 1, targets);
+        None where all may be below 0."""
+        columns, rows = self.columns, self.places[batch.indices]
+        if not any(columns.nonnegative):
+            return None
+        own = columns.places(columns.targets)
+        zero = columns.standardised(np.zeros((1, len(columns.names))))[0, own]
+        least = np.where(columns.nonnegative, zero, -np.inf)
+        if not self.horizon:  # whatever stands in the targets is not looked at
+            return np.broadcast_to(least, (len(rows), 1, 1, len(own)))
+        if self._negative is None:
+            self._negative = [np.logical_or.accumulate(one[:, own] < zero) for one in self.standard]
+        if self.window:
+            below = np.stack([self._negative[s][t - 1] for s, t in rows])[:, None, None]
+        else:
+            below = np.zeros((*batch.y.shape[:2], 1, len(own)), dtype=bool)
+            for row, (s, t) in enumerate(rows.tolist()):
+                below[row, :t, 0] = self._negative[s][:t]
+        return np.where(below, -np.inf, least)
 
     def batch(self, indices: Sequence[int]) -> WindowBatch:
         """The examples ``indices``."""

@@ -114,7 +114,7 @@ class AttentiveReader(Reader):
 
 
 LEVELS = 101
-"""Quantiles kept of the errors on dev data: 0, 0.01 … 1."""
+"""Quantiles kept of |error|: 0, 0.01 … 1."""
 Normalize = Literal["none", "last", "window"]
 _TINY = 1e-5
 
@@ -147,7 +147,7 @@ class Forecaster(nn.Module):
     (channel independence: Nie et al. 2023), instead of one state for all. ``patch`` steps make one place of the reader.
     ``neighbours``: `Neighbours` of this reach also predict each target from the last values of the targets around it. ``nade``: targets
     are 0s and 1s that depend on each other within a step, through so many units of a `NADE`.
-    The buffer ``errors`` ``(101, H, targets)`` holds quantiles of |error| on dev data, in the units of the targets.
+    The buffer ``errors`` ``(101, H, targets)`` holds the quantiles of |error| that intervals are made of, in the units of the targets.
     """
 
     errors: Tensor

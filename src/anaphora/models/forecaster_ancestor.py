@@ -12,7 +12,7 @@ Places = NDArray[np.int64]
 
 
 class Ancestor(ABC):
-    """``errors`` (101, H, targets) are quantiles of |error| on dev data, as the networks' buffer."""
+    """``errors`` (101, H, targets) are the quantiles of |error| that intervals are made of, as the networks' buffer."""
 
     errors: Floats
 

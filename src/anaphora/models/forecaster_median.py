@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anaphora.data.series_scale import Columns, infer_period
 from anaphora.data.series_windows import fill_forward
@@ -19,6 +20,7 @@ Simple = Smoothing | Differences | Levels | Windowed
 SCALES = ("plain", "log")
 LONGEST = 5000
 """Steps at the end of each series that are learned from."""
+TINY = 1e-9
 SOME = 50
 """Series that are learned from, evenly spread over all: few numbers are estimated."""
 
@@ -29,7 +31,7 @@ class MedianForecaster(Ancestor):
     values and, where all are above 0, for their logarithms; and the last season itself. The median of simple forecasts is seldom far off (Petropoulos & Svetunkov 2020).
 
     What columns known in advance explain of the differences from the last season, by least squares, is taken out first and put back. Other
-    columns are not looked at. Where no training value is below 0, no forecast is.
+    columns are not looked at. Where neither a training value nor one of the history is below 0, no forecast is.
     """
 
     def __init__(
@@ -50,10 +52,16 @@ class MedianForecaster(Ancestor):
 
     @classmethod
     def fit(
-        cls, series: Sequence[Floats], columns: Columns, *, horizon: int, period: int
+        cls,
+        series: Sequence[Floats],
+        columns: Columns,
+        *,
+        horizon: int,
+        period: int,
+        nonnegative: bool = True,
     ) -> MedianForecaster:
         """To standardised ``series`` (time, columns) with seasons of ``period`` steps, 1 for none; 0 = found for each target. The map of a window
-        gives ``horizon`` steps."""
+        gives ``horizon`` steps. Unless ``nonnegative``, forecasts may be below 0 whatever the values are."""
         own, known = columns.places(columns.targets), columns.places(columns.known)
         chosen = [series[i] for i in np.unique(np.linspace(0, len(series) - 1, SOME).astype(int))]
         chosen = [values[-LONGEST:] for values in chosen]
@@ -64,7 +72,9 @@ class MedianForecaster(Ancestor):
         ]
         for number, (place, season) in enumerate(zip(own, periods, strict=True)):
             y = [values[:, place] * columns.scale[place] + columns.mean[place] for values in chosen]
-            signed[number] = float(any((one < 0).any() for one in y))
+            signed[number] = float(
+                not nonnegative or any(_below(one, columns.scale[place]).any() for one in y)
+            )
             if known:
                 effects[number] = _effects(y, x, season)
                 y = [one - inputs @ effects[number] for one, inputs in zip(y, x, strict=True)]
@@ -85,7 +95,10 @@ class MedianForecaster(Ancestor):
             if self._known:
                 found = found + told[ends[:, None] + np.arange(horizon)]
             if not self._signed[number]:
-                found = np.maximum(found, 0.0)
+                negative = np.maximum.accumulate(_below(y + told, self._scale[number]))[
+                    np.maximum(ends - 1, 0)
+                ]
+                found = np.where(negative[:, None], found, np.maximum(found, 0.0))
             parts.append((found - self._mean[number]) / self._scale[number])
         # before the first value nothing is known but the mean
         return np.asarray(np.nan_to_num(np.stack(parts, axis=2), nan=0.0))
@@ -131,6 +144,11 @@ class MedianForecaster(Ancestor):
         if min(periods) < 1:
             raise ValueError("a period is less than 1")
         return cls(columns, members, arrays["effects"], arrays["signed"], periods)
+
+
+def _below(y: Floats, scale: float) -> NDArray[np.bool_]:
+    """Which of ``y`` are below 0, by more than the rounding of standardised values."""
+    return np.asarray(y < -TINY * scale)
 
 
 def _windowed(table: Floats) -> Windowed:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.series import SeriesData
-from anaphora.data.series_ahead import ROWS, along, go_ahead, in_units, interval_of, paths_of
+from anaphora.data.series_ahead import ROWS, along, floors, go_ahead, in_units, interval_of, paths_of
 from anaphora.data.series_arrays import as_given
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_readers import open_series
@@ -78,11 +78,14 @@ class Forecaster:
                 chain=self._chain,
             )
         check_finite(means, "series")
+        columns = self.columns
+        found = zip(means, floors(data, columns, aligned=not self._horizon), strict=True)
         if interval:
             return [
-                Prediction(*interval_of(m, self._errors, interval, self.columns), interval) for m in means
+                Prediction(*interval_of(mean, self._errors, interval, columns, floor), interval)
+                for mean, floor in found
             ]
-        return [in_units(mean, self.columns) for mean in means]
+        return [in_units(mean, columns, floor) for mean, floor in found]
 
     def _run(self, batch: WindowBatch) -> Floats:
         given = {"x": batch.x, "future": batch.future}

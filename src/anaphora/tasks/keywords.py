@@ -854,6 +854,8 @@ class ForecasterKeywords(TrainingKeywords, HoldoutKeywords, StackKeywords, Block
     """Most steps of expectation and maximisation. Default: 50."""
     period: int
     """Steps of a season; 0 = found in the training data, 1 = there is none. Default: 0."""
+    nonnegative: bool
+    """Forecast nothing below 0, and end no interval there, where neither a training value of the target nor one of the series at hand is below 0. false = values below 0 may come, as in temperatures of which training saw the summer. For continuous targets. Default: True."""
     metric: Literal["loss", "mse", "mae"] | str
     """The dev measure that decides which weights are best; loss is what training minimises. Default: 'loss'."""
     valid_examples: int

@@ -10,7 +10,7 @@ from anaphora.views.panels import Panels
 TITLE = "Forecast"
 READING = "The last values that were seen and the forecast after them, for each target; the band should hold 95 % of what comes."
 CAUTION = (
-    "The band is as wide as errors on the dev data were: it is right only if the future is like them. Of a model whose targets are 0s and 1s the "
+    "The band is as wide as errors on the dev data, or of few dev data on the training data as well: it is right only if the future is like them. Of a model whose targets are 0s and 1s the "
     "line is a probability, and there is no band."
 )
 MOST = 6

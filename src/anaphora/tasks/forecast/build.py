@@ -62,7 +62,9 @@ def fitted_ancestors(s: ForecasterSettings, columns: Columns, data: SeriesData) 
         return
     if s.model == "median":
         _check_steps(data)
-        yield MedianForecaster.fit(series, columns, horizon=s.horizon, period=s.period)
+        yield MedianForecaster.fit(
+            series, columns, horizon=s.horizon, period=s.period, nonnegative=s.nonnegative
+        )
         return
     for structure in STRUCTURES if s.structure == "auto" else (s.structure,):
         yield KalmanForecaster.fit(

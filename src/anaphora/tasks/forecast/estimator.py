@@ -138,7 +138,12 @@ class Forecaster(Estimator):
     def _learn(self, data: SeriesData) -> None:
         s = self.settings_
         self.columns_ = Columns.learn(
-            data, targets=s.names("targets"), known=s.names("known"), output=s.output, period=s.period
+            data,
+            targets=s.names("targets"),
+            known=s.names("known"),
+            output=s.output,
+            period=s.period,
+            nonnegative=s.nonnegative,
         )
         suit_level(self, data)
         if not s.horizon and not self.columns_.others:
@@ -175,7 +180,7 @@ class Forecaster(Estimator):
             max_tokens=int(lengths.max()),
             seed=s.seed,
         )
-        return ForecastObjective(s, self.columns_, self._windows(dev)), batches
+        return ForecastObjective(s, self.columns_, self._windows(dev), windows), batches
 
     def _solve(self, data: SeriesData, dev: SeriesData, reporter: Reporter | None) -> dict[str, float]:
         measures, self.model_ = solved(self.settings_, self.columns_, data, dev, self._windows)

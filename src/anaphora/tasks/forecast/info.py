@@ -121,6 +121,11 @@ class ForecasterSettings(TransformerStack, RecurrentStack, HoldoutSettings, Trai
     period: int = Field(
         0, ge=0, description="Steps of a season; 0 = found in the training data, 1 = there is none."
     )
+    nonnegative: bool = Field(
+        True,
+        description="Forecast nothing below 0, and end no interval there, where neither a training value of the target nor one of the series "
+        "at hand is below 0. false = values below 0 may come, as in temperatures of which training saw the summer. For continuous targets.",
+    )
     metric: Annotated[Literal["loss", "mse", "mae"], OwnMetric()] = Field(
         "loss",
         description="The dev measure that decides which weights are best; loss is what training minimises.",
@@ -216,7 +221,7 @@ class ForecastOptions(Settings):
         ge=0,
         lt=1,
         description="Probability of intervals around the forecasts, such as 0.95; 0 = none. Their width is that of the "
-        "errors on dev data (split conformal).",
+        "errors on dev data (split conformal), and of few dev data on the training series as well.",
     )
     sample: bool = Field(
         False,
@@ -225,7 +230,10 @@ class ForecastOptions(Settings):
     seed: int = Field(1, ge=0, lt=2**32, description="Of `sample`: the same seed draws the same.")
 
 
-_ALWAYS: Uses = ("horizon", "window", "targets", "known", "output", "period", "metric", "valid_examples")
+_ALWAYS: Uses = (
+    *("horizon", "window", "targets", "known", "output", "nonnegative"),
+    *("period", "metric", "valid_examples"),
+)
 _NETWORK: Uses = (
     *(*_ALWAYS, TrainingSettings, StackSettings),
     *("loss", "normalize", "apart", "patch", "transpose", "nade", "neighbours"),

@@ -17,17 +17,15 @@ from anaphora.data.series_joint import Chain
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError
-from anaphora.models.forecaster import LEVELS
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.tasks.forecast.build import fitted_ancestors, is_roll, units_of
 from anaphora.tasks.forecast.inference.running import Found, chain_of, outputs, point, run_unseen
 from anaphora.tasks.forecast.info import ForecasterSettings
+from anaphora.tasks.forecast.intervals import Errors, error_quantiles, errors_of, late
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
 Floats = NDArray[np.float64]
-FEW_WINDOWS = 30
-"""Fewer dev windows say little about how far off forecasts are: the training series are asked, too."""
 KEYS = 2  # a wider range needs more passes for the same loss
 
 
@@ -42,12 +40,20 @@ class ForecastObjective:
 
     chance = None
 
-    def __init__(self, settings: ForecasterSettings, columns: Columns, dev: Windows, *, samples: int = 3):
+    def __init__(
+        self,
+        settings: ForecasterSettings,
+        columns: Columns,
+        dev: Windows,
+        train: Windows,
+        *,
+        samples: int = 3,
+    ):
         self.settings, self.columns = settings, columns
         self.metric, greater = chosen_metric(settings)
         self.greater_is_better = bool(greater)
         self._loss: str | ItemLoss = own_loss(settings) or settings.loss
-        self._dev, self._chosen = dev, dev.spread(settings.valid_examples)
+        self._dev, self._chosen, self._train = dev, dev.spread(settings.valid_examples), train
         self._shown = samples
         self._transposed = transposed(settings, columns)
         self._chained = units_of(settings, columns) > 0
@@ -76,7 +82,9 @@ class ForecastObjective:
                 unseen = list(outputs(model, self._dev, self._chosen, by=run_unseen))
             answers = truth_and_forecasts(found if chain is None else unseen, self.columns, chain)
             measures |= own_measures(self.settings, *answers, measures)
-        model.errors.copy_(torch.from_numpy(error_quantiles(found, self.columns)))
+        away = errors_of(found, self._dev)
+        before = None if self.columns.output == "binary" else _before(model, away, lambda: self._train)
+        model.errors.copy_(torch.from_numpy(error_quantiles(away, before)))
         return measures
 
     @torch.no_grad()
@@ -123,7 +131,8 @@ def solved(
     for model in fitted_ancestors(s, columns, data):
         found = list(outputs(model, windows, chosen))
         measures = dev_measures(found, columns, "mse")
-        model.errors = error_quantiles([*_before(model, data, len(chosen), windows_of), *found], columns)
+        away = errors_of(found, windows)
+        model.errors = error_quantiles(away, _before(model, away, lambda: windows_of(data)))
         if best is None or measures[s.metric] < best[0][s.metric]:
             best = measures, model
     assert best is not None
@@ -134,18 +143,12 @@ def solved(
     return best
 
 
-def _before(
-    model: Ancestor, data: SeriesData, dev: int, windows_of: Callable[[SeriesData], Windows]
-) -> list[Found]:
-    """Forecasts from places in the second half of the training series, where there are but few ``dev`` windows."""
-    if dev >= FEW_WINDOWS:
-        return []
-    windows = windows_of(data)
-    halves = np.array([len(one) // 2 for one in data.series])
-    late = np.flatnonzero(windows.places[:, 1] >= halves[windows.places[:, 0]])
-    if len(late):
-        late = late[np.unique(np.linspace(0, len(late) - 1, 2 * FEW_WINDOWS).astype(int))]
-    return list(outputs(model, windows, late.tolist()))
+def _before(model: Any, dev: Errors, train: Callable[[], Windows]) -> Errors | None:
+    """Errors of forecasts from places of the training series, where those of the dev data are few."""
+    if dev.enough:
+        return None
+    windows = train()
+    return errors_of(list(outputs(model, windows, late(windows))), windows)
 
 
 def transposed(s: ForecasterSettings, columns: Columns) -> int:
@@ -208,18 +211,6 @@ def truth_and_forecasts(
     truth = [batch.y[which] for (_, batch), which in zip(found, real, strict=True)]
     forecast = [expected(out, columns, chain)[which] for (out, _), which in zip(found, real, strict=True)]
     return np.concatenate(truth, dtype=np.float64), np.concatenate(forecast, dtype=np.float64)
-
-
-def error_quantiles(found: Sequence[Found], columns: Columns) -> Floats:
-    """The quantiles 0, 0.01 … 1 of |error| for each step ahead and target, (101, H, targets), with the correction of
-    split conformal prediction: of n errors the ⌈(n + 1) q⌉th smallest."""
-    away = [np.abs(point(out, columns.output) - batch.y) for out, batch in found]
-    flat = np.concatenate([one.reshape(-1, *one.shape[2:]) for one in away])
-    ordered = np.sort(flat, axis=0)  # NaN last
-    count = (~np.isnan(flat)).sum(axis=0)
-    levels = np.linspace(0.0, 1.0, LEVELS)[:, None, None]
-    ranks = np.clip(np.ceil((count + 1) * levels).astype(np.int64), 1, np.maximum(count, 1)) - 1
-    return np.asarray(np.nan_to_num(np.take_along_axis(ordered, ranks, axis=0)), dtype=np.float64)
 
 
 def _written(values: NDArray[Any]) -> str:

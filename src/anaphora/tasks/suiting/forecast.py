@@ -33,7 +33,10 @@ SHORT = "median"
 FEW_STEPS = 5000
 """Steps of all training series up to which they are few."""
 NEUTRAL = frozenset(
-    {"horizon", "targets", "known", "period", "output", "holdout", "metric", "valid_examples", "device"}
+    {
+        *("horizon", "targets", "known", "period", "output", "nonnegative"),
+        *("holdout", "metric", "valid_examples", "device"),
+    }
 )
 """Settings that every preset has: a user who gives others has a network in mind."""
 HORIZONS = {"monthly": 12, "quarterly": 8, "yearly": 6}

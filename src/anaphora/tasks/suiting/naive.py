@@ -90,7 +90,7 @@ def _fitted(m: Forecaster, data: SeriesData, dev: SeriesData) -> dict[str, float
         presets.append("median")
     found = {}
     for preset in presets:
-        shared = ("window", "horizon", "targets", "known", "period", "valid_examples")
+        shared = ("window", "horizon", "targets", "known", "period", "nonnegative", "valid_examples")
         other = Forecaster.again({"model": preset, **{key: getattr(s, key) for key in shared}})
         # few steps, or columns that follow from others, do not determine it
         with contextlib.suppress(AnaphoraError):

@@ -71,6 +71,6 @@ def along(model: Any, data: SeriesData, columns: Columns, *, window: int) -> lis
     )
 
 
-def with_interval(mean: Floats, errors: Floats, level: float, columns: Columns) -> Prediction:
-    """Forecasts and their interval in the units of the data; ``errors`` are the quantiles of |error| on dev data."""
-    return Prediction(*interval_of(mean, errors, level, columns), level)
+def with_interval(mean: Floats, errors: Floats, level: float, columns: Columns, floor: Floats) -> Prediction:
+    """Forecasts and their interval in the units of the data; ``errors`` are the quantiles of |error|, and nothing is below ``floor``."""
+    return Prediction(*interval_of(mean, errors, level, columns, floor), level)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.data.series import SeriesData
+from anaphora.data.series_ahead import floors
 from anaphora.data.series_scale import Columns
 from anaphora.tasks.forecast.inference.ahead import along, in_units, look_ahead, with_interval
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
@@ -50,6 +51,8 @@ def forecast(m: Forecaster, data: SeriesData, options: ForecastOptions) -> list[
             draw=np.random.default_rng(options.seed) if options.sample else None,
         )
     check_finite(means, "series")
+    found = zip(means, floors(data, columns, aligned=not s.horizon), strict=True)
     if options.interval:
-        return [with_interval(mean, m._errors(), options.interval, columns) for mean in means]
-    return [in_units(mean, columns) for mean in means]
+        errors = m._errors()
+        return [with_interval(mean, errors, options.interval, columns, floor) for mean, floor in found]
+    return [in_units(mean, columns, floor) for mean, floor in found]

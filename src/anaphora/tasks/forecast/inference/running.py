@@ -28,13 +28,22 @@ def outputs(
     *,
     by: Callable[[Any, WindowBatch], Floats] | None = None,
 ) -> Iterator[Found]:
-    """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch, of `run` or what is given as ``by``."""
+    """The outputs (rows, P, H, targets) for the examples ``chosen``, batch by batch, of `run` or what is given as ``by``; like forecasts,
+    those of targets that are never negative are not below 0."""
+    for out, batch in _raw(model, windows, chosen, by or run):
+        least = windows.floors(batch)
+        yield out if least is None else np.maximum(out, least), batch
+
+
+def _raw(
+    model: Any, windows: Windows, chosen: Sequence[int], by: Callable[[Any, WindowBatch], Floats]
+) -> Iterator[Found]:
     if isinstance(model, Ancestor):
         yield from _classical(model, windows, chosen)
         return
     for begin in range(0, len(chosen), ROWS):
         batch = windows.batch(chosen[begin : begin + ROWS])
-        yield (by or run)(model, batch), batch
+        yield by(model, batch), batch
 
 
 @torch.no_grad()
