@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -62,6 +63,30 @@ def chosen(data, **given):
     m = an.Classifier(**given)
     m._learn(m._open(data, None, spill=None)[0])
     return m.settings_.model
+
+
+def test_many_classes_are_left_to_a_network_and_have_fewer_n_grams(monkeypatch):
+    topics = [(f"all about topic {i} and its part {i}", f"t{i}") for i in range(12)] * 3
+    assert chosen(topics) == "ngrams"
+    monkeypatch.setattr(suiting, "MOST_WEIGHTS", 120)
+    m, said = an.Classifier("ngrams"), []
+    with report.reported(said.append):
+        m.fit(topics)
+    assert "assumed, for 12 classes: vocab_size=10" in said
+    assert len(m.inputs_.grams.known) == 10
+    assert an.Classifier("ngrams", vocab_size=30).fit(topics).settings_.vocab_size == 30
+    monkeypatch.setattr(suiting, "MOST_CLASSES", 10)
+    assert chosen(topics) == "lstm"
+
+
+def test_labels_that_are_many_numbers_with_fractions_are_doubted():
+    rated = [(f"a film of worth {i}", str(i / 4)) for i in range(24)] * 3
+    with pytest.warns(UserWarning, match=r"the 24 labels are numbers \(0.0, 0.25 …\).*set target=number"):
+        chosen(rated)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen([(text, str(i)) for i, (text, _) in enumerate(rated[:24])] * 3)  # whole numbers name classes
+        chosen([(text, label) for text, label in rated if float(label) < 4])  # as few ratings do
 
 
 def test_who_says_something_about_a_network_or_names_an_embedded_corpus_gets_a_network():

@@ -18,6 +18,8 @@ SEPARATOR = "|"
 """Between the labels of an example that has several; ``-`` alone says that it has none."""
 NONE = "-"
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
+FEW_NUMBERS = 20
+"""Up to so many different numbers, such as ratings from 0.5 to 5, may well be classes."""
 UNKNOWN = -1
 """Stands for a label that the training data do not have; such an example counts as a mistake."""
 
@@ -66,6 +68,7 @@ class Targets:
         _warn_of_alike(names)
         if kind == "class":
             _warn_of_several(names)
+            _warn_of_numbers(names)
         return cls(kind, tuple(names))
 
     @property
@@ -181,6 +184,18 @@ def _warn_of_several(names: Sequence[str]) -> None:
         warnings.warn(
             f"the label {found!r} is one class here, though its parts are labels too; set target=classes if an example may "
             "have several",
+            stacklevel=3,
+        )
+
+
+def _warn_of_numbers(names: Sequence[str]) -> None:
+    """Many numbers with fractions are hardly meant as classes."""
+    if len(names) <= FEW_NUMBERS or not all(map(is_number, names)):
+        return
+    if not all(float(name).is_integer() for name in names):
+        warnings.warn(
+            f"the {len(names)} labels are numbers ({names[0]}, {names[1]} …), each of which is a class of its own here; set target=number to predict "
+            "a number",
             stacklevel=3,
         )
 

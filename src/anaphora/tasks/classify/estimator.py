@@ -122,9 +122,11 @@ class Classifier(SequenceReader):
         )
 
     def _learn(self, data: Labelled) -> None:
-        suit_preset(self, data)
+        targets = Targets.learn(self.settings_.target, labels_of(data))
+        suit_preset(self, data, targets)
+        check_fits(self.settings_, data, looks=self._donor is not None)
+        suit_ngrams(self, data, targets)
         s = self.settings_
-        check_fits(s, data, looks=self._donor is not None)
         if self._donor is not None:
             self.inputs_ = self._donor.inputs_
         elif isinstance(data, VectorRows):
@@ -143,8 +145,6 @@ class Classifier(SequenceReader):
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
         settle_r_drop(self)
-        targets = Targets.learn(s.target, labels_of(data))
-        suit_ngrams(self, data, targets)
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 
     def _check_labels(self, data: Labelled, *names: str) -> None:

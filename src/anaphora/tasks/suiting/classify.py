@@ -54,21 +54,24 @@ NEUTRAL = frozenset(
 MOST_TEXTS = 100_000
 MOST_TEXT = 15_000_000
 """Characters of training text up to which n-grams are fitted in minutes."""
+MOST_CLASSES = 200
+"""Classes up to which a weight of each n-gram for each of them is fitted in minutes."""
+MOST_WEIGHTS = 50_000_000
 FEW_WORDS = 2000
 """Single words up to which their n-grams tell more than a network learns of them."""
 MOST_NUMBERS = 5_000_000
 """Numbers of all training sequences up to which random convolutions are fitted in seconds."""
 
 
-def suit_preset(m: Classifier, data: Labelled) -> None:
+def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
     """Take a preset that is fitted in one go, `ngrams` for texts and `rocket` for sequences of vectors, where the user has named no model
     and set nothing that is about networks.
 
     Of 11 sets of at most 4 000 texts, and of 9 of at most 537 sequences, the usual network was worse on all; of sentences also with 64 000.
-    Single words, very many texts and pictures are left to networks, and so are embedded corpora, which are there to show them.
+    Single words, very many texts or classes, and pictures are left to networks, and so are embedded corpora, which are there to show them.
     """
     forget_preset(m, "ngrams", "rocket")
-    if m._given.keys() - NEUTRAL or embedded(data.describe()):
+    if m._given.keys() - NEUTRAL or targets.size > MOST_CLASSES or embedded(data.describe()):
         return
     if isinstance(data, VectorRows):
         if (
@@ -119,8 +122,11 @@ def of_ngrams(targets: Targets) -> dict[str, Any]:
 def suit_ngrams(m: Classifier, data: Labelled, targets: Targets) -> None:
     """Give `ngrams` what suits its labels, where the user has set nothing else. Embedded corpora are left alone."""
     if m.settings_.model == "ngrams" and not embedded(data.describe()):
-        many = f"{targets.size} classes" if targets.kind == "class" else "numbers"
+        many = "numbers" if targets.kind == "number" else f"{targets.size} classes"
         assume(m, of_ngrams(targets), many)
+        most = max(1, MOST_WEIGHTS // targets.size)
+        if most < m.settings_.vocab_size:  # a weight for each class, and two numbers beside it
+            assume(m, {"vocab_size": most}, many)
 
 
 def suit_vectors(m: Classifier, data: VectorRows) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.config import read_config
-from anaphora.tasks.suiting.classify import of_ngrams
+from anaphora.tasks.suiting.classify import MOST_CLASSES, of_ngrams
 from anaphora.training.run import RunFolder
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     folder = RunFolder(run)
     data, dev = m._reopen(folder, read_config(folder.path))
     generated = data.describe()["kind"] == "corpus"  # to show what networks can do
-    if generated or not _quick(data):
+    if generated or not _quick(data) or m.targets_.size > MOST_CLASSES:
         return None
     preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
     begun = time.monotonic()
