@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import anaphora as an
+from anaphora.data.sources.report import reported
 from anaphora.training.progress import ConsoleReporter, Tick
 from anaphora.training.showing import LineReporter, NotebookReporter, reporter_for
 
@@ -40,6 +42,24 @@ def test_plain_lines_are_printed_on_request(capfd: Any) -> None:
     assert isinstance(reporter_for(None, True), ConsoleReporter)
 
 
+def test_what_was_read_and_assumed_is_told_in_python_as_by_the_command(capfd: Any, tmp_path: Path) -> None:
+    data = tmp_path / "texts.tsv"
+    data.write_text("".join(f"{text}\t{label}\n" for text, label in DATA), encoding="utf-8")
+    an.Classifier().fit(data, verbose=True)
+    shown = capfd.readouterr().err.splitlines()
+    assert shown[0].endswith("8 rows, tab, no header, source=column 1, target=column 2 (2 classes)")
+    assert shown[1].startswith("held out 1 of 8 rows as dev data")
+    assert shown[2].endswith("model=ngrams")
+    assert "accuracy" in shown[-1]
+    an.Classifier().fit(data)
+    assert capfd.readouterr().err == ""
+    heard: list[str] = []
+    with reported(heard.append):  # whoever listens already hears it alone
+        an.Classifier().fit(data, verbose=True)
+    assert heard == shown[:3]
+    assert "held out" not in capfd.readouterr().err
+
+
 def test_the_line_of_a_terminal_stays_at_the_end() -> None:
     stream = io.StringIO()
     reporter = LineReporter("accuracy", stream=stream)
@@ -48,6 +68,7 @@ def test_the_line_of_a_terminal_stays_at_the_end() -> None:
     reporter.evaluated(2, {"accuracy": 75.0}, best=True, samples=[])
     reporter.stepped(Tick(4, 4, 0.25, 0.1, 10.0, 0.0))
     reporter.finished()
+    reporter.tell("assumed: model=ngrams")
     assert stream.getvalue().split() == [
         "step",
         "4/4",
@@ -59,6 +80,8 @@ def test_the_line_of_a_terminal_stays_at_the_end() -> None:
         "symbols/s",
         "0:00",
         "left",
+        "assumed:",
+        "model=ngrams",
     ]
 
 
@@ -86,3 +109,9 @@ def test_a_notebook_gets_one_line_of_html(monkeypatch: pytest.MonkeyPatch) -> No
     an.Classifier("lstm", **TINY).fit(DATA, valid=DATA)
     assert drawn[0].startswith("<code><progress")
     assert drawn[-1].startswith("<code>step 3/3  loss")
+    drawn.clear()
+    an.Classifier().fit(DATA)
+    assert len(drawn) == 3
+    for line, word in zip(drawn, ("held out 1 of 8 rows", "model=ngrams", "accuracy"), strict=True):
+        assert line.startswith("<pre>")
+        assert word in line

@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from anaphora.data.sources.report import say
+from anaphora.data.sources.report import reported, say
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
@@ -42,7 +42,7 @@ from anaphora.training.finalists import choose_finalist
 from anaphora.training.launch import recall, remember
 from anaphora.training.loop import Trainer, TrainingResult
 from anaphora.training.precision import choose_device
-from anaphora.training.progress import Reporter
+from anaphora.training.progress import Reporter, measured
 from anaphora.training.run import RunFolder
 from anaphora.training.saving import checkpoint_path
 from anaphora.training.showing import reporter_for
@@ -89,16 +89,21 @@ class Estimator(Intervening, Predicting):
         if y is not None:
             data = self._join(data, y)
         self._note(data, fields)
+        own = reporter_for(self.settings_, verbose) if reporter is None else None
+        reporter = reporter or own
 
         def opened(run: RunFolder) -> tuple[Any, Any]:
-            train, dev = self._open(data, valid, spill=run.path / "data", **fields)
-            self._learn_or_take_over(train)
+            with reported(str if reporter is None else reporter.tell, unless_heard=True):
+                train, dev = self._open(data, valid, spill=run.path / "data", **fields)
+                self._learn_or_take_over(train)
             self._check_dev_given(dev)
             return train, dev
 
-        reporter = reporter or reporter_for(self.settings_, verbose)
         if seeds == 1 and not isinstance(seeds, bool):
-            return self._fit(opened, out, force, reporter)
+            self._fit(opened, out, force, reporter)
+            if own is not None and self._direct:  # the command prints them itself
+                own.tell(measured(self.result_.metrics))
+            return self
         chosen = seeds_of(self, seeds)
         place = self._folder(out)
         self._given["seed"] = chosen[0]

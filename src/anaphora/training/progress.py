@@ -80,6 +80,9 @@ class Reporter:
     def say(self, text: str) -> None:
         """Something to know."""
 
+    def tell(self, text: str) -> None:
+        """What a person wants to know wherever one looks on: what was read and assumed, and what a fit in one go came to."""
+
     def warn(self, text: str) -> None:
         """Something to act on."""
 
@@ -151,7 +154,7 @@ class ConsoleReporter(Reporter):
     ) -> None:
         if self.metric in metrics:
             self._last = f"{dev_name(self.metric)} {metrics[self.metric]:.4g}"
-        numbers = ", ".join(f"{dev_name(name)} {value:.4g}" for name, value in metrics.items())
+        numbers = measured(metrics)
         if numbers:
             self._print(f"step {step}: {numbers}" + (" (best so far)" if best else ""), "bold")
         for sample in samples[: self.samples]:
@@ -160,6 +163,9 @@ class ConsoleReporter(Reporter):
                     self._print(f"  {name:<9} {printable(text[:SHOWN])}{'…' * (len(text) > SHOWN)}", "dim")
 
     def say(self, text: str) -> None:
+        self._print(text)
+
+    def tell(self, text: str) -> None:
         self._print(text)
 
     def warn(self, text: str) -> None:
@@ -180,6 +186,11 @@ def progress_line(tick: Tick, loss: float, measured: str, counts: str = "symbols
     parts = [f"step {tick.step}/{tick.steps}", f"loss {loss:.4f}", measured]
     parts += [f"{tick.tokens_per_second:,.0f} {counts}/s", f"{duration(tick.seconds_left)} left"]
     return "  ".join(part for part in parts if part)
+
+
+def measured(metrics: Mapping[str, float]) -> str:
+    """The measures of dev data, in one line."""
+    return ", ".join(f"{dev_name(name)} {value:.4g}" for name, value in metrics.items())
 
 
 def dev_name(measure: str) -> str:

@@ -36,14 +36,14 @@ def in_notebook() -> bool:
 
 
 class LineReporter(ConsoleReporter):
-    """One moving line, whose last state stays; warnings and words above it."""
+    """One moving line, whose last state stays; warnings and what is told stand above it."""
 
     def __init__(self, metric: str, **options: Any):
         super().__init__(metric, samples=0, **options)
         self._standing = ""
 
     def say(self, text: str) -> None:
-        """Only what a person has to act on is said."""
+        """The line itself says enough."""
 
     def stepped(self, tick: Tick) -> None:
         self._standing = progress_line(tick, tick.loss, self._last, self._counts)
@@ -87,10 +87,13 @@ class NotebookReporter(Reporter):
         if self.metric in metrics:
             self._last = f"{dev_name(self.metric)} {metrics[self.metric]:.4g}"
 
-    def warn(self, text: str) -> None:
+    def tell(self, text: str) -> None:
         from IPython.display import HTML, display  # type: ignore[import-not-found]
 
-        display(HTML(f"<pre>warning: {html.escape(text)}</pre>"))
+        display(HTML(f"<pre>{html.escape(text)}</pre>"))
+
+    def warn(self, text: str) -> None:
+        self.tell(f"warning: {text}")
 
     def finished(self) -> None:
         if self._text:

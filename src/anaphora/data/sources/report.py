@@ -16,9 +16,10 @@ _listener: ContextVar[Callable[[str], object] | None] = ContextVar("listener", d
 
 
 @contextlib.contextmanager
-def reported(listener: Callable[[str], object]) -> Iterator[None]:
-    """Inside the block ``listener`` is called with a line for each file that was opened."""
-    token = _listener.set(listener)
+def reported(listener: Callable[[str], object], *, unless_heard: bool = False) -> Iterator[None]:
+    """Inside the block ``listener`` is called with a line for each file that was opened, and for what was assumed; with ``unless_heard`` only where
+    no one listens yet."""
+    token = _listener.set((_listener.get() if unless_heard else None) or listener)
     try:
         yield
     finally:
