@@ -97,6 +97,8 @@ print(*load("out").predict(open("asked.txt", encoding="utf-8").read().splitlines
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.split() == wanted
     assert len(wanted) == 9
+    assert run(["predict", "out", "asked.txt"]) == 2
+    assert "out is an export, which `anaphora.runtime.load` opens" in capsys.readouterr().err
     graph = Path("out/model.onnx").read_bytes()
     assert b"site-packages" not in graph  # where the exporter keeps what it traced
     assert b"classifier.py" not in graph
