@@ -118,8 +118,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     np.save("two.npy", wave[40:42, :, None])
     assert main.run(["predict", "run", "two.npy"]) == 0
     assert capsys.readouterr().out.split() == ["slow", "quick"]
-    assert main.run(["export", "run", "--to", "onnx", "-o", "out"]) == 2
-    assert "the preset rocket is a table of weights" in capsys.readouterr().err
+    assert main.run(["export", "run", "--to", "torch", "-o", "out"]) == 2
+    assert "the preset rocket has no form in --to torch" in capsys.readouterr().err
 
 
 def test_mistakes_are_told_in_a_sentence(run):
@@ -132,8 +132,8 @@ def test_mistakes_are_told_in_a_sentence(run):
     model = an.load(run)
     with pytest.raises(DataError, match="features"):
         model.predict([np.ones((5, 3))])
-    with pytest.raises(AnaphoraError, match="table of weights"):
-        model.export("nowhere")
+    with pytest.raises(AnaphoraError, match=r"rocket has no form in --to torch, .* export it to onnx"):
+        model.export("nowhere", to="torch")
 
 
 def test_a_network_that_is_worse_is_told_so(tmp_path):

@@ -80,8 +80,10 @@ class NGramInputs:
         return {"kind": self.kind, **asdict(self.grams)}
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> NGramInputs:
-        return cls(checked(NGramSet, {name: value for name, value in given.items() if name != "kind"}))
+    def from_json(cls, given: dict[str, Any], packed: bytes | None = None) -> NGramInputs:
+        """As written by `to_json`; ``packed``: the n-grams themselves, where `NGramSet.packed` holds them."""
+        grams = checked(NGramSet, {name: value for name, value in given.items() if name != "kind"})
+        return cls(grams if packed is None else grams.with_packed(packed))
 
 
 @dataclass(frozen=True)

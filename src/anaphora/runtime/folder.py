@@ -54,9 +54,13 @@ class Exported:
 
     def text(self, name: str) -> str:
         """A file of the folder as text."""
+        return self.content(name).decode("utf-8")
+
+    def content(self, name: str) -> bytes:
+        """A file of the folder."""
         if name not in self.files:
             raise RunError(f"{self.path / name}: there is no such file; export the run again.")
-        return self.files[name].decode("utf-8")
+        return self.files[name]
 
     def damaged(self, error: Exception) -> RunError:
         """What to raise where a file does not hold what an export wrote."""

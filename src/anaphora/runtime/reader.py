@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
+from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input, in_order, padded, together
+from anaphora.data.ngrams import PACKED
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.runtime.folder import Exported, Session
@@ -25,12 +26,16 @@ class SequenceReader:
         self.preset = exported.preset
         try:
             learnt = parse_json(exported.text("learnt.json"))
-            self.inputs: TextInputs | VectorInputs
+            self.inputs: Inputs
             if learnt["inputs"]["kind"] == "vectors":
                 self.inputs = VectorInputs.from_json(learnt["inputs"])
+            elif learnt["inputs"]["kind"] == "ngrams":
+                self.inputs = NGramInputs.from_json(learnt["inputs"], exported.content(PACKED))
             else:
                 self.inputs = TextInputs.from_json(stored_tokenizer(exported), learnt["inputs"])
-            self._longest, self._outputs = (int(exported.facts[key]) for key in ("max_tokens", "outputs"))
+            longest = exported.facts["max_tokens"]
+            self._longest = None if longest is None else int(longest)
+            self._outputs = int(exported.facts["outputs"])
             self._scan = str(exported.facts.get("scan", "rows"))
             self._take(learnt, exported.facts)
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
@@ -42,7 +47,8 @@ class SequenceReader:
         """Read what else was learned."""
 
     def _read(self, inputs: Iterable[Any]) -> list[Input]:
-        return cut(self.inputs.encode(given_list(inputs), self._scan), self._longest)
+        found = self.inputs.encode(given_list(inputs), self._scan)
+        return found if self._longest is None else cut(found, self._longest)
 
     def _scores(self, encoded: list[Input]) -> Numbers:
         """What the graph puts out, ``(inputs, outputs)``."""

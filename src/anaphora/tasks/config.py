@@ -74,6 +74,10 @@ def read_config(folder: Path) -> RunConfig:
             raise RunError(
                 f"{folder} holds runs of several seeds; give one of them, such as {_one_run(folder)}."
             ) from None
+        if (folder / "export.json").is_file():
+            raise RunError(
+                f"{folder} is an export, which `anaphora.runtime.load` opens; give the run itself, the folder that `train -o` wrote."
+            ) from None
         what = "is not a run folder: it has no config.json" if folder.is_dir() else "does not exist"
         raise RunError(f"{folder} {what}; give the folder that `train -o` wrote.") from None
     except (OSError, ValueError) as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from anaphora.data.features_own import of_vectors
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs
+from anaphora.data.ngrams import PACKED
 from anaphora.data.sources.source import Source
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
@@ -79,10 +81,15 @@ def reading_learnt(run: RunFolder, version: int) -> Iterator[dict[str, Any]]:
         raise RunError(f"{run.learnt} cannot be used ({error}); restore it from a copy of the run.") from None
 
 
-def write_inputs(run: RunFolder, version: int, inputs: Inputs, facts: Mapping[str, Any]) -> None:
-    """Write how inputs become numbers, and other ``facts``."""
+def write_inputs(
+    run: RunFolder, version: int, inputs: Inputs, facts: Mapping[str, Any], *, packed: bool = False
+) -> None:
+    """Write how inputs become numbers, and other ``facts``; ``packed``: n-grams in a file of their own, as an export holds them."""
     if isinstance(inputs, TextInputs):
         run.write_text("tokenizer.json", inputs.tokenizer.to_json())
+    if packed and isinstance(inputs, NGramInputs):
+        (run.path / PACKED).write_bytes(inputs.grams.packed())
+        inputs = NGramInputs(replace(inputs.grams, known=()))
     write_learnt(run, version, {"inputs": inputs.to_json(), **facts})
 
 

@@ -117,13 +117,10 @@ def _language(m: Any) -> Call:
 
 
 def _reader(m: Any) -> Call:
-    if m._direct:
+    if m._direct or isinstance(m.inputs_, NGramInputs) or "channels" in m.inputs_.sizes:
         raise AnaphoraError(
-            f"the preset {m.settings_.model} is a table of weights, not a network; its run folder holds it already."
-        )
-    if isinstance(m.inputs_, NGramInputs) or "channels" in m.inputs_.sizes:
-        raise AnaphoraError(
-            f"the preset {m.settings_.model} has no sequence of symbols or vectors; export it to onnx."
+            f"the preset {m.settings_.model} has no form in --to torch, which takes networks that read symbols or vectors one after "
+            "another; export it to onnx."
         )
     sizes, module = m.inputs_.sizes, on_cpu(m.model_, nodes=False)
     if isinstance(m.inputs_, TextInputs):

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.fx.experimental import _config
 
 from anaphora.errors import AnaphoraError
+from anaphora.files.bounds import human
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.recurrent_nodes import prepare_nodes
 
@@ -28,6 +29,8 @@ CHECKED = ((1, 1), (2, 5), (5, 23))
 """Batches and lengths at which the graph must agree with the module."""
 TOLERANCE = 1e-4
 _SIZES: Any = _config  # so that sizes 0 and 1 are as any other
+LARGEST = (1 << 31) - (1 << 24)
+"""Bytes of weights that one graph can hold: a file of ONNX has less than 2 GiB, and some of it is the graph itself."""
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
 
 
@@ -63,10 +66,11 @@ class Graph:
 
 @dataclass(frozen=True)
 class Export:
-    """The graphs of a model by name, and what the runtime has to know besides them."""
+    """The graphs of a model by name, and what the runtime has to know besides them; ``exact``: its weights cannot be rounded."""
 
     graphs: Mapping[str, Graph]
     facts: dict[str, Any]
+    exact: bool = False
 
 
 def require_packages() -> None:
@@ -81,6 +85,12 @@ def require_packages() -> None:
 def write_graph(graph: Graph, path: Path) -> None:
     """Write the graph and check it; an `AnaphoraError` where it cannot be exported or does not agree with the module."""
     module = graph.module.eval()
+    size = sum(one.numel() * one.element_size() for one in (*module.parameters(), *module.buffers()))
+    if size > LARGEST:
+        raise AnaphoraError(
+            f"the weights take {human(size)}, and a file of ONNX has less than 2 GiB; train with a smaller vocab_size, or use the "
+            "run folder."
+        )
     given = graph.make(*TRACED)
     # Guards about traced sizes are let pass: what they would forbid is run and compared below.
     free = torch.export.Dim.AUTO
@@ -107,6 +117,9 @@ def write_graph(graph: Graph, path: Path) -> None:
                 f"this model cannot be exported to ONNX ({_reason(error)}); a part of it has no counterpart there."
             ) from error
         assert program is not None
+        # Where each node was traced: paths of this machine, and half of the bytes of a small model.
+        for node in program.model.graph.all_nodes():
+            node.metadata_props.clear()
         program.save(str(path), external_data=False)
     _check(graph, module, path)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
+from anaphora.data.labelled_inputs import NGramInputs
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
@@ -25,6 +26,8 @@ from anaphora.tasks.exporting.reading import (
     tagger_export,
 )
 from anaphora.tasks.exporting.writing import captioner_export, transcriber_export, translator_export
+from anaphora.tasks.learnt import write_inputs
+from anaphora.tasks.reading import FORMAT as READING
 from anaphora.training.run import RunFolder
 
 FORMAT = 2
@@ -40,6 +43,10 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
         )
     require_packages()
     made = EXPORTS[m.command](m)
+    if int8 and made.exact:
+        raise AnaphoraError(
+            f"eight bits are too few for the preset {m.settings_.model}, whose answers would change; leave out int8."
+        )
     with tempfile.TemporaryDirectory(prefix=".tmp-", dir=place.parent) as name:
         folder = Path(name) / "export"
         folder.mkdir()
@@ -47,7 +54,7 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
             write_graph(graph, folder / f"{key}.onnx")
             if int8:
                 round_weights(folder / f"{key}.onnx")
-        m._write_learnt(RunFolder(folder))
+        _write_learnt(m, RunFolder(folder))
         if isinstance(getattr(m, "tokenizer_", None), LetterTokenizer):
             RunFolder(folder).write_text("tokenizer.json", m.tokenizer_.plain().to_json())
         manifest = {
@@ -70,6 +77,13 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
         if place.exists():
             shutil.rmtree(place) if place.is_dir() else place.unlink()
         folder.rename(place)
+
+
+def _write_learnt(m: Any, folder: RunFolder) -> None:
+    if isinstance(getattr(m, "inputs_", None), NGramInputs):
+        write_inputs(folder, READING, m.inputs_, m._facts(), packed=True)
+    else:
+        m._write_learnt(folder)
 
 
 EXPORTS: dict[str, Callable[[Any], Export]] = {

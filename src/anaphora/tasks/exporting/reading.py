@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.labelled_inputs import NGramInputs, TextInputs, VectorInputs
+from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.classical.hmm.tagger import HMMTagger
+from anaphora.models.classical.rocket.classifier import RocketClassifier
+from anaphora.models.classical.rocket.graph import RocketGraph
 from anaphora.models.encoders import TransformerEncoder
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu
 
 
 def classifier_export(m: Any) -> Export:
-    """Symbols ``(batch, time)``, vectors ``(batch, time, features)`` or pictures ``(batch, rows, columns, channels)``, and
-    lengths -> scores ``(batch, outputs)``."""
-    if m._direct or isinstance(m.inputs_, NGramInputs):
-        raise AnaphoraError(
-            f"the preset {m.settings_.model} is a table of weights, not a network; its run folder holds it already."
-        )
+    """Symbols ``(batch, time)`` (ids of n-grams for ngrams and fasttext), vectors ``(batch, time, features)`` or pictures ``(batch,
+    rows, columns, channels)``, and lengths -> scores ``(batch, outputs)``."""
     s = m.settings_
     facts = {
-        "max_tokens": m._longest,
+        "max_tokens": None if m._longest == sys.maxsize else m._longest,
         "threshold": s.threshold,
         "scan": s.scan,
         "outputs": m.model_.outputs,
     }
-    return Export({"model": _reader(m, "scores", m._longest)}, facts)
+    # Of rocket int8 rounds the features of a sequence as well: its probabilities moved by up to 0.13.
+    return Export(
+        {"model": _reader(m, "scores", m._longest)}, facts, exact=isinstance(m.model_, RocketClassifier)
+    )
 
 
 def embedder_export(m: Any) -> Export:
@@ -45,8 +47,8 @@ def embedder_export(m: Any) -> Export:
 def _reader(m: Any, output: str, longest: int) -> Graph:
     """``longest``: the most symbols of an input, for which there are positions."""
     given = m.inputs_
-    texts = isinstance(given, TextInputs)
-    inputs.check_reading(given.tokenizer if texts else None, getattr(given, "features", None))
+    texts = not isinstance(given, VectorInputs)
+    inputs.check_reading(getattr(given, "tokenizer", None), getattr(given, "features", None))
     sizes = given.sizes
     picture = (given.size, sizes["channels"]) if isinstance(given, VectorInputs) and given.size else None
 
@@ -74,7 +76,10 @@ def _reader(m: Any, output: str, longest: int) -> Graph:
         "pictures": ("batch", "", "", ""),
         "lengths": ("batch",),
     }
-    return Graph(on_cpu(m.model_), make, axes, (output,))
+    model = on_cpu(m.model_)
+    if isinstance(model, RocketClassifier):
+        model = RocketGraph(model)
+    return Graph(model, make, axes, (output,))
 
 
 class _Pieces(nn.Module):

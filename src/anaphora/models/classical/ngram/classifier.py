@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from anaphora.data.symbols import SPELLINGS
 from anaphora.models.classical.ngram.regression import NEAR, regress
@@ -63,16 +64,17 @@ class NGramClassifier(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, n)``, the ids of each text's n-grams, special symbols beside them, which weigh nothing ->
         scores ``(batch, outputs)``."""
-        z = self.bias.expand(len(source), -1)
-        ratio, weight = self.ratio[source], self.weight[source]  # (batch, n, outputs)
+        z = self.bias.expand(source.shape[0], -1)
+        ratio, weight = embedding(source, self.ratio), embedding(source, self.weight)  # (batch, n, outputs)
         for start, stop in self._parts:
             own = ((source >= start) & (source < stop)).unsqueeze(-1)
             mine = ratio * own
             z = z + (weight * mine).sum(1) / mine.square().sum(1).sqrt().clamp_min(1e-12)
         if self.singles:
             words = source * (source < self.singles)  # PAD, which is never rare, in place of all others
-            rarity = self.rarity[words].unsqueeze(-1)  # (batch, n, 1)
-            z = z + (self.word_weight[words] * rarity).sum(1) / rarity.square().sum(1).sqrt().clamp_min(1e-12)
+            rarity = embedding(words, self.rarity.unsqueeze(-1))  # (batch, n, 1)
+            said = embedding(words, self.word_weight) * rarity
+            z = z + said.sum(1) / rarity.square().sum(1).sqrt().clamp_min(1e-12)
         return nn.functional.pad(z, (1, 0)) if self.binary else z
 
     @property

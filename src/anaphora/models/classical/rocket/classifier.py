@@ -82,13 +82,16 @@ class RocketClassifier(nn.Module):
 
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
         """source ``(batch, time, features)`` with ``lengths`` ``(batch,)`` -> scores ``(batch, outputs)``."""
-        standard = (self.transform(source, lengths) - self.mean) / self.scale
-        return nn.functional.linear(standard, self.weight, self.bias)
+        return self.scores(self.transform(source, lengths))
+
+    def scores(self, features: Tensor) -> Tensor:
+        """z of the features ``(batch, width)``: ``(batch, outputs)``."""
+        return nn.functional.linear((features - self.mean) / self.scale, self.weight, self.bias)
 
     def transform(self, source: Tensor, lengths: Tensor) -> Tensor:
         """φ, the measures and the places, ``(batch, width)``."""
         found, where = [], []
-        for which, (x, own) in enumerate(_both(source, lengths)):
+        for which, (x, own) in enumerate(both(source, lengths)):
             known: dict[int, Tensor] = {}
             for slot, dilation in enumerate(self.dilations[which].tolist()):
                 if x.shape[1] > 1 or dilation not in known:
@@ -96,7 +99,7 @@ class RocketClassifier(nn.Module):
                 found.append(shares(known[dilation], self.thresholds[which, slot], own))
                 if self.places:
                     where.append(places(known[dilation], own))
-        (x, own), _ = _both(source, lengths)
+        (x, own), _ = both(source, lengths)
         return torch.cat([*found, measures(x, own), *where], 1)
 
     def fit(self, inputs: Sequence[Array], truth: Array, kind: str, seed: int) -> RocketClassifier:
@@ -144,7 +147,7 @@ class RocketClassifier(nn.Module):
                 self.channels[which, slot] = torch.from_numpy(chosen)
                 examples = draw.randint(len(inputs), size=_DRAWN)[np.arange(len(KERNELS)) % _DRAWN]
                 for example in np.unique(examples).tolist():
-                    x, own = _both(*tensors_of([inputs[example]]))[which]
+                    x, own = both(*tensors_of([inputs[example]]))[which]
                     answers = convolved(x, dilation, self.channels[which, slot])[0, :, : max(1, int(own))]
                     for kernel in np.flatnonzero(examples == example).tolist():
                         count = self.thresholds.shape[-1]
@@ -163,7 +166,7 @@ class RocketClassifier(nn.Module):
             yield found
 
 
-def _both(source: Tensor, lengths: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def both(source: Tensor, lengths: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The sequences ``(batch, features, time)``, zero behind their ends, with their lengths, and their differences likewise."""
     inside = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
     x = (source * inside[..., None]).transpose(1, 2)

@@ -31,9 +31,9 @@ def convolved(x: Tensor, dilation: int, channels: Tensor) -> Tensor:
 
     All sums are of a fixed order and element by element, so that no other sequence of the batch changes a bit.
     """
-    batch, features, time = x.shape
+    batch, _, time = x.shape
     step = max(1, min(dilation, time))  # a tap further away finds nothing but zeros either
-    u = x if features == 1 else _added(x, channels)
+    u = added(x, channels)
     wide = F.pad(u, (4 * step, 4 * step))
     taps = [wide[..., j * step : j * step + time] for j in range(LENGTH)]
     total = taps[0]
@@ -41,34 +41,37 @@ def convolved(x: Tensor, dilation: int, channels: Tensor) -> Tensor:
         total = total + tap
     found = (-total).expand(batch, len(KERNELS), time).clone()
     for tap, kernels in zip(taps, _WEIGHING, strict=True):
-        found[:, kernels] += 3 * (tap if features == 1 else tap[:, kernels])
+        found[:, kernels] += 3 * (tap if u.shape[1] == 1 else tap[:, kernels])
     return found
 
 
-def _added(x: Tensor, channels: Tensor) -> Tensor:
-    """u of `convolved`, ``(batch, kernels, time)``."""
+def added(x: Tensor, channels: Tensor) -> Tensor:
+    """u of `convolved`, ``(batch, kernels, time)``; ``(batch, 1, time)`` of one feature, which all kernels see."""
     features = x.shape[1]
+    if features == 1:
+        return x
     known = F.pad(x, (0, 0, 0, 1))  # the last row is that of no feature
     chosen = torch.where((channels < 0) | (channels > features), features, channels)
-    found = known[:, chosen[:, 0]]
+    found = known.index_select(1, chosen[:, 0])
     for one in chosen.T[1:]:
-        found = found + known[:, one]
+        found = found + known.index_select(1, one)
     return found
 
 
-def shares(y: Tensor, thresholds: Tensor, lengths: Tensor) -> Tensor:
+def shares(y: Tensor, thresholds: Tensor, lengths: Tensor, counting: torch.dtype = torch.int64) -> Tensor:
     """The share of places at which answers exceed each threshold.
 
     Args:
         y: answers ``(batch, kernels, time)``.
         thresholds: ``(kernels, n)``.
         lengths: places of each sequence that count, ``(batch,)``.
+        counting: what counts are summed in.
 
     Returns ``(batch, kernels · n)``.
     """
     inside = torch.arange(y.shape[-1], device=y.device) < lengths[:, None]
     kept = y.masked_fill(~inside[:, None], float("-inf"))
-    counts = torch.stack([(kept > one[:, None]).sum(-1) for one in thresholds.unbind(1)], -1)
+    counts = torch.stack([(kept > one[:, None]).sum(-1, dtype=counting) for one in thresholds.unbind(1)], -1)
     return (counts / lengths.clamp_min(1)[:, None, None]).flatten(1).to(y.dtype)
 
 
