@@ -108,6 +108,9 @@ def test_settings_that_every_preset_has_leave_the_choice_open():
     assert m.settings_.threshold == 0.4
     rated = an.Classifier(target="number").fit([("a good film", 1.0), ("a bad film", -1.0)] * 12)
     assert rated.settings_.model == "ngrams"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that n-grams need no device is no news to one who has not named them
+        assert an.Classifier(device="cpu", threads=1).fit(TEXTS).settings_.model == "ngrams"
 
 
 def test_each_fit_chooses_afresh_and_a_run_keeps_what_was_chosen(tmp_path):

@@ -70,8 +70,10 @@ def assume(m: Estimator, chosen: Mapping[str, Any], why: str) -> None:
 
 
 def take_preset(m: Estimator, name: str, why: str) -> None:
-    """Take the preset ``name`` in place of the usual one, with the settings that the user has given, and report it with the reason ``why``."""
-    m.settings_ = resolve(m.task(), {**m._given, "model": name})
+    """Take the preset ``name`` in place of the usual one, with the settings that the user has given and it uses, and report it with the
+    reason ``why``."""
+    used = m.task().used(name)
+    m.settings_ = resolve(m.task(), {key: m._given[key] for key in m._given.keys() & used} | {"model": name})
     say(f"assumed, for {why}: model={name}")
 
 
