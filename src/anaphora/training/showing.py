@@ -36,7 +36,7 @@ def in_notebook() -> bool:
 
 
 class LineReporter(ConsoleReporter):
-    """One moving line, whose last state stays; warnings and what is told stand above it."""
+    """One moving line, whose last state stays; warnings and notes stand above it."""
 
     def __init__(self, metric: str, **options: Any):
         super().__init__(metric, samples=0, **options)

@@ -38,17 +38,7 @@ OF_TEXTS = ("ngrams", "fasttext")
 SINGLE = 0.9
 """Texts without a space in them, from which on they are names, words or sequences (proteins), and not sentences."""
 NEUTRAL = frozenset(
-    {
-        "target",
-        "threshold",
-        "tolerance",
-        "metric",
-        "holdout",
-        "valid_examples",
-        "bad_rows",
-        "device",
-        "threads",
-    }
+    {"target", "threshold", "tolerance", "metric", "holdout", "bad_rows", "device", "threads"}
 )
 """Settings that every preset has: a user who gives others has a network in mind."""
 MOST_TEXTS = 100_000

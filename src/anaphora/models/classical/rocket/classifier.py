@@ -42,10 +42,10 @@ class RocketClassifier(nn.Module):
 
     84 kernels w_k of nine taps (see `convolutions`) are stretched by dilations d, of x and of its differences x_t − x_{t−1}. The
     thresholds b are quantiles of what kernels answer to training sequences; of several features each kernel adds up some that were drawn.
-    Beside φ stand the `measures` of x and, with ``places``, where each convolution answers most, so that the order in which things happen can be
-    told; training leaves the places out again if it predicts examples that it has not seen better without. W is the ridge regression of ±1 (of numbers: of themselves) on the standardised features, whose
-    penalty suits sequences it has not seen best. Its answers z are stretched until softmax (σ where there may be several classes) is as
-    sure of such sequences as it is right.
+    Beside φ stand the `measures` of x and, with ``places``, where each convolution answers most, which shows the order in which things happen.
+    Training leaves the places out again if it predicts examples that it has not seen better without. W is the ridge regression of ±1 (of
+    numbers: of themselves) on the standardised features, whose penalty suits sequences it has not seen best. Its answers z are stretched
+    until softmax (σ where there may be several classes) is as sure of such sequences as it is right.
 
     (Dempster, Schmidt & Webb 2021; differences: Tan et al. 2022.)
     """
