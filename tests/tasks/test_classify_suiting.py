@@ -134,3 +134,16 @@ def test_the_command_says_what_it_took(tmp_path, capsys):
     assert "model=ngrams" in capsys.readouterr().err
     assert main.run(["train", "classify", str(data), "--dry-run"]) == 0
     assert "ngrams" in "".join(capsys.readouterr())
+
+
+def test_the_list_of_presets_marks_what_may_be_taken(capsys):
+    assert main.run(["models", "classify", "--json"]) == 0
+    presets = json.loads(capsys.readouterr().out)["classify"]["presets"]
+    assert {name for name, facts in presets.items() if facts["assumed"]} == {"ngrams", "rocket"}
+    assert main.run(["models", "classify"]) == 0
+    shown = capsys.readouterr()
+    assert "  + ngrams" in shown.out
+    assert "  * lstm" in shown.out
+    assert "Taken for texts." in " ".join(shown.out.split())
+    assert "+ in its place" in shown.err
+    assert "ngrams (taken for texts)" in (an.Classifier.__doc__ or "")

@@ -30,6 +30,8 @@ class Preset:
     direct: bool = False
     drawn: bool = False
     """Whether a ``direct`` preset draws something by the seed, so that several seeds give several models."""
+    assumed: str = ""
+    """For what data it is taken in place of the task's default, where the user names no model and sets nothing that is about networks."""
     budget: Mapping[str, Any] = field(default_factory=dict)
     """How long it trains where ``steps`` are not given: epochs with bounds, patience, evaluations; in place of ``defaults``."""
 

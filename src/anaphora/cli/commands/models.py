@@ -33,12 +33,15 @@ def command(task: str | None, as_json: bool) -> None:
         result(faint(wrapped(f"  data: {info.data_help}")))
         rows = []
         for preset in info.presets.values():
-            star = "*" if preset.name == info.default_preset else " "
+            star = "*" if preset.name == info.default_preset else "+" if preset.assumed else " "
+            taken = f" Taken for {preset.assumed}." if preset.assumed else ""
             changes = ", ".join(f"{key}={word(value)}" for key, value in preset.usual.items())
-            rows.append((f"{star} {preset.name}", preset.summary))
+            rows.append((f"{star} {preset.name}", preset.summary + taken))
             rows.append(("", f"{changes or 'the default settings'}"))
         result(table(rows))
-    say("* is taken when no --model is given. `anaphora explain` lists the settings.")
+    say(
+        "* is taken when no --model is given, and + in its place for data as it says there. `anaphora explain` lists the settings."
+    )
 
 
 def _facts(info: Any) -> dict[str, Any]:
@@ -50,6 +53,7 @@ def _facts(info: Any) -> dict[str, Any]:
         "presets": {
             preset.name: {
                 "summary": preset.summary,
+                "assumed": preset.assumed or None,
                 "defaults": preset.usual,
                 "unused": sorted(info.unused(preset.name)),
             }

@@ -89,6 +89,7 @@ _PRESETS = (
             "seed",
         ),
         direct=True,
+        assumed="texts",
     ),
     Preset(
         "rocket",
@@ -99,6 +100,7 @@ _PRESETS = (
             *("target", "threshold", "tolerance", "metric", "scale", "features", "scan", "bad_rows", "seed"),
         ),
         direct=True,
+        assumed="up to 5 000 sequences of vectors",
         drawn=True,
     ),
     Preset(

@@ -258,6 +258,7 @@ _PRESETS = (
         {},
         (*_ALWAYS, "device", "seed"),
         direct=True,
+        assumed="series of up to 5 000 steps",
     ),
     Preset(
         "var",
