@@ -13,7 +13,7 @@ import anaphora as an
 from anaphora.cli import main
 from anaphora.data.series_ahead import go_ahead, in_units
 from anaphora.data.series_scale import Columns
-from anaphora.tasks.forecast.intervals import (
+from anaphora.tasks.forecast.inference.intervals import (
     ENOUGH,
     Errors,
     apart,

@@ -19,9 +19,9 @@ from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.tasks.forecast.build import fitted_ancestors, is_roll, units_of
+from anaphora.tasks.forecast.inference.intervals import Errors, error_quantiles, errors_of, late
 from anaphora.tasks.forecast.inference.running import Found, chain_of, outputs, point, run_unseen
 from anaphora.tasks.forecast.info import ForecasterSettings
-from anaphora.tasks.forecast.intervals import Errors, error_quantiles, errors_of, late
 from anaphora.training.objective import LossSum
 from anaphora.training.own import ItemLoss, chosen_metric, own_loss, own_measures
 
