@@ -11,6 +11,9 @@ import torch
 from anaphora.data.symbols import SPELLINGS
 from anaphora.models.classical.ngram import classifier
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
+from anaphora.models.classical.ngram.losses import LOSSES, weighted
+from anaphora.models.classical.ngram.regression import regress
+from anaphora.models.classical.ngram.sparse import Block, Grams
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
 TRUTH = np.array([[1], [1], [0], [0], [1], [1], [0]], dtype=np.float64)
@@ -179,3 +182,24 @@ def test_classes_may_be_learned_in_groups(monkeypatch):
     alone = NGramClassifier(8, 3, singles=6).fit(TEXTS, each, 1.0)
     for name, value in alone.named_parameters():
         torch.testing.assert_close(together.get_parameter(name), value, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared"])
+def test_a_text_of_weight_two_counts_like_two_texts(loss):
+    draw = np.random.default_rng(3)
+    rows = [np.flatnonzero(draw.random(12) < 0.4) for _ in range(20)]
+    truth = torch.from_numpy((draw.random((20, 2)) < 0.4).astype(np.float32))
+    ratio = torch.from_numpy(draw.normal(size=(12, 2)))
+
+    def block(texts):
+        of = np.repeat(np.arange(len(texts)), [len(ids) for ids in texts])
+        return Block(Grams(np.concatenate(texts), of, len(texts), 12), ratio)
+
+    weights = 1.0 + (torch.arange(20) < 7)[:, None]
+    (found,), bias = regress([block(rows)], truth, 0.5, weighted(LOSSES[loss], weights))
+    twice = torch.cat([truth, truth[:7]])
+    (wanted,), other = regress([block([*rows, *rows[:7]])], twice, 0.5, LOSSES[loss])
+    torch.testing.assert_close(found, wanted, atol=2e-4, rtol=0)
+    torch.testing.assert_close(bias, other, atol=2e-4, rtol=0)
+    (plain,), _ = regress([block(rows)], truth, 0.5, LOSSES[loss])
+    assert not torch.allclose(plain, found, atol=1e-2)

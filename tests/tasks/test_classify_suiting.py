@@ -113,6 +113,29 @@ def test_settings_that_every_preset_has_leave_the_choice_open():
         assert an.Classifier(device="cpu", threads=1).fit(TEXTS).settings_.model == "ngrams"
 
 
+@pytest.mark.parametrize("kind", ["class", "many", "classes"])
+def test_balanced_classes_are_found_more_often(kind):
+    """Of 40 texts 4 are spam, and share their words with others: only where classes weigh alike is one of them found."""
+    several, rest = kind == "classes", "classes" if kind == "classes" else "class"
+    rows = [
+        ("buy it now", "spam"),
+        ("buy it now", "mail"),
+        ("buy it now", "mail"),
+        ("see you soon", "mail"),
+    ] * 4
+    rows += [("see you there", "note" if kind == "many" else "mail")] * 24
+    rows = [(text, [label] if several else label) for text, label in rows]
+    plain, balanced = (
+        an.Classifier(target=rest, **how).fit(rows, valid=rows) for how in ({}, {"class_weight": "balanced"})
+    )
+    assert plain.settings_.model == balanced.settings_.model == "ngrams"
+    spam = [m.classes_.index("spam") for m in (plain, balanced)]
+    before, after = (
+        m.predict_proba(["buy it now"])[0][i] for m, i in zip((plain, balanced), spam, strict=True)
+    )
+    assert after > before + 0.05
+
+
 def test_each_fit_chooses_afresh_and_a_run_keeps_what_was_chosen(tmp_path):
     m = an.Classifier()
     m.fit(TEXTS, out=tmp_path / "texts")

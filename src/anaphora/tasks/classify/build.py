@@ -197,8 +197,14 @@ def empty(s: ClassifierSettings, targets: Targets, inputs: NGramInputs | VectorI
     )
 
 
-def fitted(s: ClassifierSettings, model: Direct, inputs: list[Input], truth: np.ndarray[Any, Any]) -> None:
-    """Learn from inputs whose classes are ``truth`` (see `Targets.encode`)."""
+def fitted(
+    s: ClassifierSettings,
+    model: Direct,
+    inputs: list[Input],
+    truth: np.ndarray[Any, Any],
+    of_classes: np.ndarray[Any, Any] | None = None,
+) -> None:
+    """Learn from inputs whose classes are ``truth`` (see `Targets.encode`); ``of_classes``: how much each class counts (see `class_weights`)."""
     if isinstance(model, RocketClassifier):
         model.fit(inputs, truth, s.target, s.seed)
         return
@@ -209,11 +215,14 @@ def fitted(s: ClassifierSettings, model: Direct, inputs: list[Input], truth: np.
     if truth.ndim == 1:
         classes = np.arange(model.outputs)[1 if model.binary else 0 :]
         each = (truth[:, None] == classes).astype(np.float64)
+    counts = None
+    if of_classes is not None:
+        counts = of_classes[truth][:, None] if truth.ndim == 1 else np.where(truth > 0.5, of_classes, 1.0)
     if not s.margin:
-        model.fit(inputs, each, s.penalty, s.rare_words)
+        model.fit(inputs, each, s.penalty, s.rare_words, weights=counts)
         return
-    sure = _sharpness(s, model, inputs, truth, each)
-    model.fit(inputs, each, s.penalty, s.rare_words, "squared_hinge").sharpen(sure)
+    sure = _sharpness(s, model, inputs, truth, each, counts)
+    model.fit(inputs, each, s.penalty, s.rare_words, "squared_hinge", weights=counts).sharpen(sure)
 
 
 def _sharpness(
@@ -222,6 +231,7 @@ def _sharpness(
     inputs: list[Input],
     truth: np.ndarray[Any, Any],
     each: np.ndarray[Any, Any],
+    counts: np.ndarray[Any, Any] | None,
 ) -> float:
     """How sure the scores of a margin are, from parts of the texts that were not learned from: as many parts as hold `_ENOUGH` texts."""
     parts = np.arange(len(inputs)) % _PARTS
@@ -232,7 +242,9 @@ def _sharpness(
         if not len(learned) or not len(judged):
             continue
         some = [inputs[i] for i in learned]
-        model.fit(some, each[learned], s.penalty, s.rare_words, "squared_hinge", _ROUGHLY)
+        weights = None if counts is None else counts[learned]
+        how: dict[str, Any] = {"loss": "squared_hinge", "near": _ROUGHLY, "weights": weights}
+        model.fit(some, each[learned], s.penalty, s.rare_words, **how)
         scores.append(score_inputs(model, [inputs[i] for i in judged]))
         wanted.append(np.eye(model.outputs)[truth[judged]])
         if sum(map(len, wanted)) >= _ENOUGH:

@@ -43,6 +43,7 @@ from anaphora.tasks.classify.inference import Classification
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
     best_measure,
+    class_weights,
     classes_judged,
     measure,
     own_scores,
@@ -223,7 +224,9 @@ class Classifier(SequenceReader):
         assert isinstance(self.model_, Direct)
         texts, labels = zip(*data.read(range(len(data))), strict=True)
         truth = self.targets_.encode(labels)
-        fitted(self.settings_, self.model_, self._encode(texts), truth)
+        s = self.settings_
+        counts = class_weights(self.targets_, truth).numpy() if s.class_weight == "balanced" else None
+        fitted(s, self.model_, self._encode(texts), truth, counts)
         return self._objective(truth, dev).evaluate(self.model_)
 
     def _metric(self) -> str:

@@ -80,6 +80,7 @@ _PRESETS = (
         (
             NgramSettings,
             "target",
+            "class_weight",
             "threshold",
             "tolerance",
             "metric",

@@ -61,7 +61,9 @@ def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
     Single words, very many texts or classes, and pictures are left to networks, and so are embedded corpora, which are there to show them.
     """
     forget_preset(m, "ngrams", "rocket")
-    if m._given.keys() - NEUTRAL or targets.size > MOST_CLASSES or embedded(data.describe()):
+    texts = not isinstance(data, VectorRows)
+    neutral = NEUTRAL | {"class_weight"} if texts else NEUTRAL
+    if m._given.keys() - neutral or targets.size > MOST_CLASSES or embedded(data.describe()):
         return
     if isinstance(data, VectorRows):
         if (

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from anaphora.data.symbols import SPELLINGS
+from anaphora.models.classical.ngram.losses import LOSSES, weighted
 from anaphora.models.classical.ngram.regression import NEAR, regress
 from anaphora.models.classical.ngram.sparse import Block, Grams
 
@@ -91,12 +92,15 @@ class NGramClassifier(nn.Module):
         emphasis: float = 1.0,
         loss: str = "logistic",
         near: float = NEAR,
+        weights: Array | None = None,
     ) -> NGramClassifier:
         """texts: ids ``(n,)`` of each, none twice; truth ``(texts, outputs)`` of 0 and 1, one column where ``binary``, or of numbers
-        where the ``loss`` is squared; see `losses.LOSSES`. ``near``: how short the gradient is to become, see `regress`."""
+        where the ``loss`` is squared; see `losses.LOSSES`. ``near``: how short the gradient is to become, see `regress`. ``weights`` ``(texts, outputs)`` or
+        ``(texts, 1)``: how much the loss of each text counts; r and i are the same with and without."""
         ids = np.concatenate([np.zeros(0, np.int32), *texts]).astype(np.int32, copy=False)
         texts_of = np.repeat(np.arange(len(texts), dtype=np.int32), [len(text) for text in texts])
         wanted = torch.from_numpy(np.ascontiguousarray(truth, dtype=np.float32))
+        counted = None if weights is None else torch.from_numpy(np.asarray(weights, dtype=np.float32))
         rare = self._rare(ids, texts_of, len(texts), emphasis)
         # the mean of the regressions, so that probabilities stay as sure as theirs
         share = 1 / len(self._parts)
@@ -108,7 +112,10 @@ class NGramClassifier(nn.Module):
             for some in self._together(max(grams.size, len(texts)), wanted.shape[1]):
                 ratio = _ratios(grams, wanted[:, some], number=loss == "squared")
                 blocks = [Block(grams, ratio), *beside]
-                (weight, *of_words), bias = regress(blocks, wanted[:, some], penalty, loss, near)
+                of_scores = LOSSES[loss]
+                if counted is not None:
+                    of_scores = weighted(of_scores, counted.expand(wanted.shape)[:, some])
+                (weight, *of_words), bias = regress(blocks, wanted[:, some], penalty, of_scores, near)
                 self.ratio[start:stop, some] = ratio
                 self.weight[start:stop, some] = share * weight
                 self.bias[some] += share * bias

@@ -29,4 +29,14 @@ def _squared(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     return z - truth, torch.ones_like(z)
 
 
+def weighted(loss: Loss, weights: Tensor) -> Loss:
+    """The loss of each text and output times ``weights`` ``(texts, outputs)``, or ``(texts, 1)``."""
+
+    def found(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+        slope, curve = loss(z, truth)
+        return slope * weights, curve * weights
+
+    return found
+
+
 LOSSES: dict[str, Loss] = {"logistic": _logistic, "squared_hinge": _squared_hinge, "squared": _squared}

@@ -51,7 +51,11 @@ class _Point:
 
 
 def regress(
-    blocks: Sequence[Block], truth: Tensor, penalty: float, loss: str = "logistic", near: float = NEAR
+    blocks: Sequence[Block],
+    truth: Tensor,
+    penalty: float,
+    loss: Loss = LOSSES["logistic"],
+    near: float = NEAR,
 ) -> tuple[list[Tensor], Tensor]:
     """The weights ``(size, outputs)`` of each block's features and b ``(outputs,)`` that minimise ½ penalty |w|² + the ``loss`` of
     z = Σ f · w + b; truth ``(texts, outputs)`` is 1 for texts of the class, or the number.
@@ -61,15 +65,15 @@ def regress(
     """
     zero = torch.zeros(truth.shape[1], dtype=torch.float64)
     nothing = torch.zeros_like(truth)
-    origin, measured = _Point(nothing, nothing, zero), LOSSES[loss]
-    slopes = measured(nothing, truth)[0].sum(0, dtype=torch.float64)
+    origin = _Point(nothing, nothing, zero)
+    slopes = loss(nothing, truth)[0].sum(0, dtype=torch.float64)
     bias = _Point(nothing, nothing, -slopes.sign())  # the first step is along the bias alone
-    here = origin.plus(_lowest(origin, bias, measured, truth, penalty, -slopes.abs()), bias)
+    here = origin.plus(_lowest(origin, bias, loss, truth, penalty, -slopes.abs()), bias)
     last: tuple[_Point, _Point] | None = None
     pairs: deque[tuple[_Point, _Point, Tensor]] = deque(maxlen=_HISTORY)
     enough = torch.zeros(0)
     for _ in range(_ITERATIONS):
-        slope = measured(here.scores + here.bias.float(), truth)[0]
+        slope = loss(here.scores + here.bias.float(), truth)[0]
         alpha = torch.add(slope, here.alpha, alpha=penalty)
         scores = sum((block.both(alpha) for block in blocks), nothing)
         gradient = _Point(alpha, scores, slope.sum(0, dtype=torch.float64))
@@ -87,7 +91,7 @@ def regress(
         if bool(wrong.any()):
             way = way.plus(-wrong.double(), way).plus(-wrong.double(), gradient)
             steep = torch.where(wrong, -length.square(), steep)
-        share = _lowest(here, way, measured, truth, penalty, steep)
+        share = _lowest(here, way, loss, truth, penalty, steep)
         here, last = here.plus(share, way), (origin.plus(share, way), gradient)
     return [block.turned(here.alpha) for block in blocks], here.bias.float()
 
