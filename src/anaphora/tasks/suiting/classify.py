@@ -50,7 +50,7 @@ MOST_WEIGHTS = 50_000_000
 FEW_WORDS = 2000
 """Single words up to which their n-grams tell more than a network learns of them."""
 MOST_NUMBERS = 5_000_000
-"""Numbers of all training sequences up to which random convolutions are fitted in seconds."""
+"""Numbers of all training sequences up to which random convolutions are fitted in a minute or two, and in 2 GB."""
 
 
 def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
