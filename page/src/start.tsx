@@ -7,6 +7,8 @@ interface Preset {
   name: string;
   about: string;
   settings: string[];
+  /** For what data it is trained where no model is named; '' for none. */
+  assumed: string;
 }
 
 interface Task {
@@ -68,6 +70,11 @@ export function Start({ runs }: { runs: Run[] }) {
 
   const task = there?.tasks.find((one) => one.name === order.task);
   const preset = task?.presets.find((one) => one.name === (order.model || task.default));
+  const assumed = task?.presets.filter((one) => one.assumed) ?? [];
+  const about =
+    order.model || !assumed.length
+      ? preset?.about
+      : `${assumed.map((one) => `${one.name} for ${one.assumed}`).join(', ')}; ${task?.default} for a corpus, for other data, and if you fill in a setting.`;
   const name = order.name || `${order.task}-${order.data.replace(/\.[^.]*$/, '').replace(/[^A-Za-z0-9_-]+/g, '-')}`.slice(0, 60);
   const whole = { ...order, name };
   const asked = JSON.stringify(whole);
@@ -151,7 +158,8 @@ export function Start({ runs }: { runs: Run[] }) {
         </label>
         <label>
           model
-          <select value={order.model || task.default} onChange={(event) => change({ model: event.currentTarget.value, settings: {} })}>
+          <select value={order.model || (assumed.length ? '' : task.default)} onChange={(event) => change({ model: event.currentTarget.value, settings: {} })}>
+            {!!assumed.length && <option value="">the one that suits the data</option>}
             {task.presets.map((one) => (
               <option value={one.name} key={one.name}>
                 {one.name}
@@ -177,7 +185,7 @@ export function Start({ runs }: { runs: Run[] }) {
         ))}
       </form>
       <p class="muted">
-        {task.about}. {preset?.about} Data: {task.data}.
+        {task.about}. {about} Data: {task.data}.
       </p>
       {command && (
         <pre tabIndex={0} class="command">

@@ -151,6 +151,24 @@ def test_a_new_run_is_shown_as_its_command(page, server):
     assert "a run's name" in page.inner_text(".start .problem")
 
 
+def test_a_new_run_names_a_model_only_where_one_was_chosen(page, server):
+    """The page shows what the command trains: nothing is named where the data decide."""
+    page.goto(f"{server.url}&view=start")
+    page.reload()
+    page.wait_for_selector(".start .command")
+    model = page.locator(".start select >> nth=2")
+    page.select_option(".start select >> nth=0", "classify")
+    until(page, lambda: "train classify" in page.inner_text(".start .command"))
+    assert model.input_value() == ""
+    assert "--model" not in page.inner_text(".start .command")
+    assert "ngrams for texts" in page.inner_text(".start")
+    model.select_option("lstm")
+    until(page, lambda: "--model lstm" in page.inner_text(".start .command"))
+    page.select_option(".start select >> nth=0", "tag")  # of taggers none is assumed
+    until(page, lambda: "train tag" in page.inner_text(".start .command"))
+    assert model.input_value() == "bilstm-crf"
+
+
 VIEWS_SHOWN = [
     ("states", "language", "abc abd"),
     ("lens", "language", "abc abd"),

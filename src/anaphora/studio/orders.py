@@ -139,7 +139,12 @@ def catalogue() -> list[dict[str, Any]]:
             for variant, about in one.variants.items()
         ]
         presets = [
-            {"name": preset.name, "about": preset.summary, "settings": _takes(task.command, preset.name)}
+            {
+                "name": preset.name,
+                "about": preset.summary,
+                "settings": _takes(task.command, preset.name),
+                "assumed": preset.assumed,
+            }
             for preset in task.presets.values()
         ]
         found.append(
