@@ -15,11 +15,9 @@ One thread.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ import torch
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from short_series import Held, series_in
+from short_series import Held, arguments, series_in
 
 LEVELS = (0.5, 0.8, 0.95)
 FEW = 0.8
@@ -57,13 +55,7 @@ def measured(model: str, held: Held, settings: dict[str, Any]) -> list[float]:
 
 
 def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    given.add_argument("folders", type=Path, nargs="+")
-    given.add_argument("--models", nargs="*", default=["default"], help="presets; `default` names none")
-    given.add_argument("--only", nargs="*", default=[], help="names of series; all by default")
-    given.add_argument("--origins", type=int, default=1)
-    given.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of all presets")
-    asked = given.parse_args()
+    asked = arguments(__doc__).parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     settings: dict[str, Any] = dict(pair.split("=", 1) for pair in asked.set)

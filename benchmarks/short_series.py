@@ -190,14 +190,20 @@ def series_in(folders: list[Path], only: list[str]) -> Iterator[tuple[str, str, 
                 yield name, frequency, read(path)
 
 
-def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """What names the series, the presets and their settings."""
+    given = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("folders", type=Path, nargs="+")
     given.add_argument("--models", nargs="*", default=["default"], help="presets; `default` names none")
-    given.add_argument("--peers", nargs="*", default=[], choices=list(PEERS))
     given.add_argument("--only", nargs="*", default=[], help="names of series; all by default")
     given.add_argument("--origins", type=int, default=1)
     given.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="settings of all presets")
+    return given
+
+
+def main() -> None:
+    given = arguments(__doc__)
+    given.add_argument("--peers", nargs="*", default=[], choices=list(PEERS))
     asked = given.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
