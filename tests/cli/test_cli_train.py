@@ -182,7 +182,7 @@ def test_every_mistake_of_a_run_file_is_told_with_its_line(here, capsys):
         '  run.toml:6: text needs quotes: tokens = "bpe".',
         "  run.toml:8: lr is given twice, first at run.toml:7; keep one of them.",
         "  run.toml:9: [training] begins a section, but settings have none; write its keys without it.",
-        "  run.toml:10: heads has no effect on the preset lstm-attention; leave it out or choose another model.",
+        "  run.toml:10: heads has no effect on the preset lstm-attention; leave it out or choose another model, such as transformer.",
     ]
 
 

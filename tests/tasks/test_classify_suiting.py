@@ -26,9 +26,9 @@ TINY = {"hidden": 4, "steps": 1, "valid_every": 1, "device": "cpu"}
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (TEXTS, "assumed, for 23 training texts, of which a network learns less: model=ngrams"),
-        (WORDS, "assumed, for 23 training texts, of which a network learns less: model=ngrams"),
-        (WAVES, "assumed, for 15 training sequences, of which a network learns less: model=rocket"),
+        (TEXTS, "assumed, for 23 training texts, which are few for a network: model=ngrams"),
+        (WORDS, "assumed, for 23 training texts, which are few for a network: model=ngrams"),
+        (WAVES, "assumed, for 15 training sequences, which are few for a network: model=rocket"),
     ],
 )
 def test_few_examples_are_learned_in_one_go(data, why):
@@ -167,6 +167,6 @@ def test_the_list_of_presets_marks_what_may_be_taken(capsys):
     shown = capsys.readouterr()
     assert "  + ngrams" in shown.out
     assert "  * lstm" in shown.out
-    assert "Taken for texts." in " ".join(shown.out.split())
-    assert "+ in its place" in shown.err
-    assert "ngrams (taken for texts)" in (an.Classifier.__doc__ or "")
+    assert "Assumed for texts." in " ".join(shown.out.split())
+    assert "+ is assumed instead" in shown.err
+    assert "ngrams (assumed for texts)" in (an.Classifier.__doc__ or "")

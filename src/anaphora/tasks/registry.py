@@ -51,9 +51,8 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     else:
         for key in sorted(task.unused(preset.name) & given.keys()):
             place = f"{where[key]}: " if key in where else ""
-            problem = (
-                f"{place}{key} has no effect on the preset {name}; leave it out or choose another model."
-            )
+            using = next((f", such as {one}" for one in task.presets if key in task.used(one)), "")
+            problem = f"{place}{key} has no effect on the preset {name}; leave it out or choose another model{using}."
             if key in HARMLESS:
                 given.pop(key)
                 warnings.warn(problem, stacklevel=2)

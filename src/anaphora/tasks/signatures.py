@@ -107,7 +107,7 @@ def describe(task: TaskInfo) -> str:
     """The presets and settings of a task in groups, a line or two each, with their defaults."""
     lines = ["Presets (``model``):", ""]
     for preset in task.presets.values():
-        mark = f" (taken for {preset.assumed})" if preset.assumed else ""
+        mark = f" (assumed for {preset.assumed})" if preset.assumed else ""
         mark = " (default)" if preset.name == task.default_preset else mark
         lines += _entry(f"{preset.name}{mark}", preset.summary)
     lines += ["", "Settings are keyword arguments. Shown are the defaults of the preset "]

@@ -34,13 +34,13 @@ def command(task: str | None, as_json: bool) -> None:
         rows = []
         for preset in info.presets.values():
             star = "*" if preset.name == info.default_preset else "+" if preset.assumed else " "
-            taken = f" Taken for {preset.assumed}." if preset.assumed else ""
+            where = f" Assumed for {preset.assumed}." if preset.assumed else ""
             changes = ", ".join(f"{key}={word(value)}" for key, value in preset.usual.items())
-            rows.append((f"{star} {preset.name}", preset.summary + taken))
+            rows.append((f"{star} {preset.name}", preset.summary + where))
             rows.append(("", f"{changes or 'the default settings'}"))
         result(table(rows))
     say(
-        "* is taken when no --model is given, and + in its place for data as it says there. `anaphora explain` lists the settings."
+        "* is taken when no --model is given; + is assumed instead for the data that it names. `anaphora explain` lists the settings."
     )
 
 

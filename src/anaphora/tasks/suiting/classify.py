@@ -71,9 +71,9 @@ def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
             and data.sequences[0].ndim == 2
             and sum(x.size for x in data.sequences) <= MOST_NUMBERS
         ):
-            take_preset(m, "rocket", f"{len(data):,} training sequences, of which a network learns less")
+            take_preset(m, "rocket", f"{len(data):,} training sequences, which are few for a network")
     elif len(data) <= (FEW_WORDS if single_words(data) else MOST_TEXTS) and data.text_bytes <= MOST_TEXT:
-        take_preset(m, "ngrams", f"{len(data):,} training texts, of which a network learns less")
+        take_preset(m, "ngrams", f"{len(data):,} training texts, which are few for a network")
 
 
 def single_words(data: Source) -> bool:
