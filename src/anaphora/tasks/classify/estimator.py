@@ -39,7 +39,7 @@ from anaphora.tasks.classify.build import (
     learn_ngrams,
     of_ngrams,
 )
-from anaphora.tasks.classify.inference import Classification
+from anaphora.tasks.classify.inference import Classification, classifications
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
     best_measure,
@@ -291,15 +291,7 @@ class Classifier(SequenceReader):
         scores = self._scores(inputs)
         chosen = self._options(threshold=threshold)["threshold"]
         found = self.targets_.labelled(self.targets_.answers(scores, chosen))
-        if not details:
-            return found
-        if self.targets_.kind == "number":
-            return [Classification(value, {}) for value in found]
-        rows = self.targets_.probabilities(scores).tolist()
-        return [
-            Classification(label, dict(zip(self.targets_.values, row, strict=True)))
-            for label, row in zip(found, rows, strict=True)
-        ]
+        return classifications(self.targets_, found, scores) if details else found
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""

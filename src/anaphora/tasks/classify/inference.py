@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from anaphora.data.labelled_targets import Targets
 from anaphora.tasks.result import Result
 
 
@@ -23,3 +24,14 @@ class Classification(Result):
 
     def __str__(self) -> str:
         return str(self.label)
+
+
+def classifications(targets: Targets, labels: list[Any], scores: Any) -> list[Classification]:
+    """The ``labels`` of inputs with the probabilities that their scores ``(inputs, outputs)`` give."""
+    if targets.kind == "number":
+        return [Classification(value, {}) for value in labels]
+    rows = targets.probabilities(scores).tolist()
+    return [
+        Classification(label, dict(zip(targets.values, row, strict=True)))
+        for label, row in zip(labels, rows, strict=True)
+    ]
