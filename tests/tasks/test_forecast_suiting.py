@@ -335,3 +335,20 @@ def test_a_handful_of_steps_is_refused(tmp_path):
     with path.open("a") as file:
         file.write("2006,6\n")
     assert an.Forecaster().fit(path).predict(path).shape == (1, 1)
+
+
+def test_targets_that_are_kept_above_0_are_reported_where_they_come_near_it():
+    near, far = 1 + STEPS % 7, 1000 + STEPS % 7
+    _, said = suited({"sold": near, "far": far}, model="linear")
+    assert "assumed, for sold, never below 0 in training: nonnegative=true" in said
+    for given in ({"sold": near - 5}, {"far": far}):
+        assert not any("nonnegative" in line for line in suited(given, model="linear")[1])
+    for choice in (True, False):
+        said = suited({"sold": near}, model="linear", nonnegative=choice)[1]
+        assert not any("nonnegative" in line for line in said)
+    many = {f"c{i}": near for i in range(5)}
+    assert any("c0, c1, c2 and 2 more, never below 0" in line for line in suited(many, model="linear")[1])
+
+
+def test_whether_forecasts_may_be_below_0_says_nothing_about_networks():
+    assert settled(months(96), nonnegative=False)[0].model == "median"

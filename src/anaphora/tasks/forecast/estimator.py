@@ -37,6 +37,7 @@ from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
 from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting.forecast import (
+    report_floor,
     suit_horizon,
     suit_length,
     suit_level,
@@ -145,6 +146,7 @@ class Forecaster(Estimator):
             period=s.period,
             nonnegative=s.nonnegative,
         )
+        report_floor(self, data)
         suit_level(self, data)
         if not s.horizon and not self.columns_.others:
             raise DataError(

@@ -25,6 +25,8 @@ from the last value better, 0.08 and less in those where it does not."""
 SEVERAL = 50
 """Windows of which a model can learn something."""
 PARTS = 10
+SHOWN = 3
+"""Names of targets that a line lists."""
 FEWEST = 4
 
 
@@ -118,6 +120,20 @@ def suit_length(m: Forecaster, data: SeriesData, held: bool) -> None:
     if m._direct and "window" not in m._given:  # it reads all; its windows only say from where to forecast
         m.settings_ = s.model_copy(update={"window": window})
     assume(m, {"window": window, "horizon": horizon}, f"series of at most {longest:,} steps")
+
+
+def report_floor(m: Forecaster, data: SeriesData) -> None:
+    """Report the targets whose forecasts are kept from falling below 0, where one might: 0 lies less than the range of the values below them."""
+    columns = m.columns_
+    if "nonnegative" in m._given or not any(columns.nonnegative) or embedded(data.facts):
+        return
+    values = np.concatenate([one.values for one in data.series])[:, columns.places(columns.targets)]
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    near = (low < high - low) & np.array(columns.nonnegative)
+    names = [name for name, chosen in zip(columns.targets, near, strict=True) if chosen]
+    if names:
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        say(f"assumed, for {', '.join(names[:SHOWN])}{more}, never below 0 in training: nonnegative=true")
 
 
 def suit_level(m: Forecaster, data: SeriesData) -> None:
