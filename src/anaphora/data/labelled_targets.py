@@ -17,6 +17,8 @@ from anaphora.files.schemas import checked
 SEPARATOR = "|"
 """Between the labels of an example that has several; ``-`` alone says that it has none."""
 NONE = "-"
+USUAL_THRESHOLD = 0.5
+"""Of several labels those are given that are at least so probable, where nothing chooses another threshold."""
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 FEW_NUMBERS = 20
 """Up to so many different numbers, such as ratings from 0.5 to 5, may well be classes."""

@@ -41,10 +41,11 @@ class TargetSettings(Settings):
         description="balanced: a mistake counts more the rarer its class is, so that all classes weigh alike.",
     )
     threshold: float = Field(
-        0.5,
-        gt=0,
+        0.0,
+        ge=0,
         lt=1,
-        description="Of several classes (target = classes) those whose probability is at least this are given.",
+        description="Of several classes (target = classes) those whose probability is at least this are given; 0 = the dev data "
+        "choose it, where F1 over all labels is best.",
     )
     tolerance: float = Field(
         0.04,
@@ -52,9 +53,10 @@ class TargetSettings(Settings):
         allow_inf_nan=False,
         description="A number nearer to the true one than this counts as right.",
     )
-    metric: Annotated[Literal["auto", "accuracy", "macro_f1", "loss"], OwnMetric()] = Field(
+    metric: Annotated[Literal["auto", "accuracy", "micro_f1", "macro_f1", "loss"], OwnMetric()] = Field(
         "auto",
-        description="The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy.",
+        description="The dev measure that decides which weights are best; auto is the loss for numbers, micro_f1 for "
+        "several classes whose threshold the dev data choose, else accuracy.",
     )
 
 
@@ -217,8 +219,12 @@ class ClassifierSettings(
             raise ValueError("class_weight = 'balanced' needs classes, but target = 'number'")
         if self.target != "class" and self.label_smoothing:
             raise ValueError("label_smoothing needs exactly one class per example: set target = 'class'")
-        if self.target == "number" and self.metric == "macro_f1":
-            raise ValueError("metric = 'macro_f1' needs classes, but target = 'number'")
+        if self.target == "number" and self.metric in ("micro_f1", "macro_f1"):
+            raise ValueError(f"metric = '{self.metric}' needs classes, but target = 'number'")
+        if self.target == "class" and self.metric == "micro_f1":
+            raise ValueError(
+                "metric = 'micro_f1' is the accuracy where each text has one class; set metric = 'accuracy'"
+            )
         if self.model == "vit" and (self.positions in ("rotary", "alibi") or self.attention_window):
             raise ValueError(
                 "vit reads a grid: positions = 'learned', 'sinusoidal' or 'none', and attention_window = 0"

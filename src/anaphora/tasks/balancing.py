@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anaphora.models import tagger as models
 from anaphora.nn.lora import has_adapters
+from anaphora.tasks.judged import smoothed
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder
@@ -49,8 +49,7 @@ def best_shift(model: models.Tagger, outside: int, measured: Measured) -> tuple[
             found.append((shift, measured()))
     finally:
         bias[outside] = own
-    values = [measures["f1"] for _, measures in found]
-    smooth = [fmean(values[max(0, i - 1) : i + 2]) for i in range(len(values))]
+    smooth = smoothed([measures["f1"] for _, measures in found])
     return found[smooth.index(max(smooth))]
 
 

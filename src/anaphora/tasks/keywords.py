@@ -451,11 +451,11 @@ class TargetKeywords(TypedDict, total=False):
     class_weight: Literal["none", "balanced"]
     """balanced: a mistake counts more the rarer its class is, so that all classes weigh alike. Default: 'none'."""
     threshold: float
-    """Of several classes (target = classes) those whose probability is at least this are given. Default: 0.5."""
+    """Of several classes (target = classes) those whose probability is at least this are given; 0 = the dev data choose it, where F1 over all labels is best. Default: 0.0."""
     tolerance: float
     """A number nearer to the true one than this counts as right. Default: 0.04."""
-    metric: Literal["auto", "accuracy", "macro_f1", "loss"] | str
-    """The dev measure that decides which weights are best; auto is the loss for numbers, else accuracy. Default: 'auto'."""
+    metric: Literal["auto", "accuracy", "micro_f1", "macro_f1", "loss"] | str
+    """The dev measure that decides which weights are best; auto is the loss for numbers, micro_f1 for several classes whose threshold the dev data choose, else accuracy. Default: 'auto'."""
 
 
 class RegularKeywords(TypedDict, total=False):

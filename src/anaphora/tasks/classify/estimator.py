@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from anaphora.data.batching import HELD_TEXT
@@ -49,6 +50,7 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
+from anaphora.tasks.classify.thresholds import kept, settle_threshold, taken, tell, usable
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
@@ -95,6 +97,7 @@ class Classifier(SequenceReader):
     _donor: Any = None
     _seen: Labelled
     _labels = "str"
+    _chosen: float | None = None  # the threshold of several labels, where dev data choose it
 
     def __init__(
         self, model: ClassifierModel | str | None = None, **settings: Unpack[ClassifierKeywords]
@@ -227,7 +230,12 @@ class Classifier(SequenceReader):
         s = self.settings_
         counts = class_weights(self.targets_, truth).numpy() if s.class_weight == "balanced" else None
         fitted(s, self.model_, self._encode(texts), truth, counts)
-        return self._objective(truth, dev).evaluate(self.model_)
+        objective = self._objective(truth, dev)
+        measured = objective.evaluate(self.model_)
+        self._chosen = objective.threshold
+        if self._chosen is not None and reporter is not None:  # not where this is a rival of another model
+            tell(self._chosen, objective.labels)
+        return measured
 
     def _metric(self) -> str:
         return chosen_metric(self.settings_, best_measure(self.settings_))[0]
@@ -242,6 +250,16 @@ class Classifier(SequenceReader):
         texts = [_outline(x) for x in held[:8]] if self.inputs_.kind == "vectors" else held
         shown = cut(self._encode(held), self._longest, "dev examples")
         return ClassificationObjective(self.settings_, self.targets_, truth, (shown, list(wanted)), texts)
+
+    def _after_steps(self, run: RunFolder, dev: Labelled, result: TrainingResult) -> TrainingResult:
+        return settle_threshold(self, run, dev, result)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return super()._weights() | kept(self._chosen)
+
+    def _rebuild(self, tensors: dict[str, Tensor], device: torch.device) -> None:
+        self._chosen, weights = taken(tensors)
+        super()._rebuild(weights, device)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
         return reopen_training(config.data, spill=run.path / "data")
@@ -387,10 +405,14 @@ class Classifier(SequenceReader):
         size = self.inputs_.size if isinstance(self.inputs_, VectorInputs) else None
         return self.settings_.max_tokens if size is None else size[0]
 
+    @property
+    def _threshold(self) -> float:
+        return usable(self.settings_, self._chosen)
+
     def _options(self, **given: Any) -> dict[str, Any]:
         asked = {key: value for key, value in given.items() if value is not None}
         chosen = build(ClassifyOptions, asked, owner="predict").model_dump()
-        return chosen | {"threshold": chosen["threshold"] or self.settings_.threshold}
+        return chosen | {"threshold": chosen["threshold"] or self._threshold}
 
 
 def _outline(x: Any) -> str:

@@ -25,6 +25,7 @@ from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
+from anaphora.tasks.classify.thresholds import best_threshold, is_chosen, usable
 from anaphora.tasks.judged import Judged
 from anaphora.tasks.reading import score_inputs
 from anaphora.tasks.regularising import is_regular, regular_loss
@@ -64,8 +65,11 @@ class ClassificationObjective:
         self._weights = class_weights(targets, train) if settings.class_weight == "balanced" else None
         self._inputs, self._labels = dev
         self._truth = targets.encode(self._labels)
+        self.labels = float((self._truth > 0).sum())
         self._texts = list(texts)[:SHOWN]
         self._found: np.ndarray[Any, Any] = np.zeros(0)
+        self.threshold: float | None = None
+        """That of several labels, where dev data choose it: of the last evaluation."""
 
     def loss(self, model: SequenceClassifier, batch: LabelledBatch) -> LossSum:
         device = next(model.parameters()).device
@@ -131,7 +135,9 @@ class ClassificationObjective:
     ) -> dict[str, float]:
         scores = score_inputs(model, self._inputs)
         part = self.loss_of(torch.from_numpy(scores).float(), torch.from_numpy(self._truth), 0.0)
-        self._found = self.targets.answers(scores, self.settings.threshold)
+        if is_chosen(self.settings):
+            self.threshold = best_threshold(self._truth, self.targets.probabilities(scores))
+        self._found = self.targets.answers(scores, usable(self.settings, self.threshold))
         measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
         measured |= own_scores(self.settings, self.targets, self._labels, self._found, measured)
         kept = {key: value for key, value in measured.items() if isinstance(value, float)}
@@ -151,7 +157,9 @@ def best_measure(settings: ClassifierSettings) -> str:
     """The name of the dev measure that decides which weights are best."""
     if settings.metric != "auto":
         return settings.metric
-    return "loss" if settings.target == "number" else "accuracy"
+    if settings.target == "number":
+        return "loss"
+    return "micro_f1" if is_chosen(settings) else "accuracy"
 
 
 def measure(

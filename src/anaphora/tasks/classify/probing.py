@@ -77,7 +77,7 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         arrays, known = _attributed(m, encoded, len(trace.tokens["time"]), scores, chosen)
         trace = replace(trace, arrays={**trace.arrays, **arrays}, facts={**trace.facts, **known})
     if m.targets_.kind == "number":
-        (value,) = m.targets_.answers(scores.double().cpu().numpy(), m.settings_.threshold)
+        (value,) = m.targets_.answers(scores.double().cpu().numpy(), m._threshold)
         return replace(trace, facts={**trace.facts, "output": f"{float(value):.6g}"})
     shares = m.targets_.probabilities(scores.double().cpu().numpy())[0]
     arrays = {**trace.arrays, "probabilities": Array(("symbol",), shares)}
@@ -122,7 +122,7 @@ def _counted(m: Classifier, x: Any, target: str | None, what: Sequence[str]) -> 
     arrays: dict[str, Array] = {}
     tokens, facts = {"time": places_of(m.inputs_, encoded)}, facts_of(m, _outline(encoded))
     if m.targets_.kind == "number":
-        facts["output"] = f"{float(m.targets_.answers(plain, m.settings_.threshold)[0]):.6g}"
+        facts["output"] = f"{float(m.targets_.answers(plain, m._threshold)[0]):.6g}"
     else:
         arrays["probabilities"] = Array(("symbol",), m.targets_.probabilities(plain)[0])
         tokens["symbol"] = m.classes_

@@ -26,7 +26,7 @@ def classifier_export(m: Any) -> Export:
     s = m.settings_
     facts = {
         "max_tokens": None if m._longest == sys.maxsize else m._longest,
-        "threshold": s.threshold,
+        "threshold": m._threshold,
         "scan": s.scan,
         "outputs": m.model_.outputs,
     }

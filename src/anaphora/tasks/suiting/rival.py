@@ -100,7 +100,7 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
 
     s, ended = m.settings_, m.result_
     number = s.target == "number"
-    fits = not s.init and ended.metric in (("loss",) if number else ("accuracy", "macro_f1"))
+    fits = not s.init and ended.metric in (("loss",) if number else ("accuracy", "micro_f1", "macro_f1"))
     if m._direct or ended.best is None or not fits:
         return None
     folder = RunFolder(run)
