@@ -48,12 +48,14 @@ from anaphora.tasks.language.metrics import (
     log_probs,
     summary,
     symbol_log_probs,
+    training_rows,
 )
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
+from anaphora.tasks.suiting.counts import rival_of
 from anaphora.tasks.suiting.language import suit_text
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
@@ -169,11 +171,12 @@ class LanguageModel(Estimator):
         return kind(ids, rows=max(1, s.batch_tokens // steps), steps=steps, seed=s.seed)
 
     def _solve(self, data: Text, dev: Text, reporter: Reporter | None) -> dict[str, float]:
-        s = self.settings_
-        rows = line_rows(self, data) if s.lines else [encode_stream(data, self.tokenizer_)]
-        self.model_ = fit_ngram(s, rows, self.tokenizer_.size)
+        self.model_ = fit_ngram(self.settings_, training_rows(self, data), self.tokenizer_.size)
         held, characters = encoded(self, dev)
         return summary(log_probs(self, self.model_, held), characters)
+
+    def _advice(self, run: Path) -> str:
+        return str(rival_of(self, run) or "")
 
     def _weights(self) -> dict[str, Tensor]:
         return ngram_tensors(self.model_) if self._direct else super()._weights()

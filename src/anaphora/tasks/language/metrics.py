@@ -44,6 +44,11 @@ def line_rows(m: LanguageModel, text: Text) -> list[list[int]]:
     return [row[::-1] for row in rows] if m.settings_.backward else rows
 
 
+def training_rows(m: LanguageModel, text: Text) -> list[Any]:
+    """What counts are taken of: the lines, or the whole text as one row."""
+    return line_rows(m, text) if m.settings_.lines else [encode_stream(text, m.tokenizer_)]
+
+
 def encoded(m: LanguageModel, text: Text, most: int = 0) -> tuple[list[Any], int]:
     """The text as rows of symbols (a stream is one, with what begins it), and how many characters they are; ``most`` symbols, or all."""
     if m.settings_.lines:
