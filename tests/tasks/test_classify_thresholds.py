@@ -16,7 +16,7 @@ import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import RunError, SettingsError
 from anaphora.tasks.classify.metrics import several_scores
-from anaphora.tasks.classify.thresholds import GRID, LEAST, NAME, best_threshold
+from anaphora.tasks.thresholding import GRID, LEAST, NAME, best_threshold
 from anaphora.training.weights import load_weights, save_weights
 
 NETWORK: dict[str, Any] = {

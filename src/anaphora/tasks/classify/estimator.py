@@ -50,7 +50,6 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
-from anaphora.tasks.classify.thresholds import kept, settle_threshold, taken, tell, usable
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
@@ -64,6 +63,7 @@ from anaphora.tasks.reading import SequenceReader
 from anaphora.tasks.suiting.classify import check_fits, suit_ngrams, suit_preset, suit_texts, suit_vectors
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
+from anaphora.tasks.thresholding import kept, settle_threshold, taken, tell, usable
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import chosen_metric

@@ -25,10 +25,10 @@ from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
-from anaphora.tasks.classify.thresholds import best_threshold, is_chosen, usable
 from anaphora.tasks.judged import Judged
 from anaphora.tasks.reading import score_inputs
 from anaphora.tasks.regularising import is_regular, regular_loss
+from anaphora.tasks.thresholding import best_threshold, is_chosen, usable
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 
