@@ -104,6 +104,9 @@ HEARING: dict[str, Case] = {
     "sound bilstm-ctc": listener(model="bilstm-ctc", hidden=8, bins=20),
     "sound joint": listener(model="joint", bins=20, **SIZES),
     "sound mfcc-ctc": listener(model="mfcc-ctc", hidden=8, layers=2, members=2),
+    "sound conv-ctc of bands": listener(
+        model="conv-ctc", hidden=8, layers=1, bins=20, members=2, band_members=2
+    ),
     "sound mfcc": listener(model="conv-ctc", hidden=8, layers=2, bins=13, features="mfcc", normalise="level"),
 }
 

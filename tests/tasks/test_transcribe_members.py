@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from transcribe_tiny import recordings, tiny
 
 import anaphora as an
-from anaphora.errors import SettingsError
+from anaphora.errors import DataError, SettingsError
+from anaphora.models.banded import BandConvolutions, smooth_spectrum
 from anaphora.models.ctc import FrameScores, MemberScores
+from anaphora.tasks.config import read_config
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +87,109 @@ def test_members_began_otherwise():
     model = tiny("conv-ctc", members=2, steps=1).fit(recordings(8), valid=recordings(2))
     first, second = model.model_.encoder.body.layers[0].weight.detach().chunk(2)
     assert not np.allclose(first.numpy(), second.numpy(), atol=1e-2)
+
+
+RATE = 8000
+BANDED = {
+    "hidden": 16, "layers": 1, "warmup": 0, "ema": 0.0, "valid_every": 1000, "save_every": 1000, "device": "cpu", "masks": 0, "dropout": 0.0,
+    "speed": 0.0, "tokens": "word",
+}  # fmt: skip
+PLAIN = {
+    "mixup": 0.0,
+    "warp": 0.0,
+    "bend": 0.0,
+    "noise": 0.0,
+    "pauses": 0.0,
+    "channel": 0.0,
+    "label_prior": 0.0,
+}
+"""Nothing varied, so that features are made once."""
+
+
+def sounds(count=10):
+    """Words that differ by the tone in them."""
+    draw, time = np.random.RandomState(0), np.arange(RATE // 4) / RATE
+    tones = {"low": 500, "high": 1800}
+    words = [("low", "high")[i % 2] for i in range(count)]
+    waves = [np.sin(2 * np.pi * tones[word] * time) + 0.05 * draw.randn(len(time)) for word in words]
+    return [((0.3 * wave.astype(np.float32), RATE), word) for wave, word in zip(waves, words, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": "mfcc-ctc", "members": 2, **PLAIN},
+        {"model": "conv-ctc", "members": 3, "band_members": 2, "bins": 20},
+        {"model": "conv-ctc", "band_members": 1, "bins": 20, "subsample": 4, "differences": 1},
+    ],
+)
+def test_networks_that_read_bands_learn_are_saved_and_adapt(given, tmp_path):
+    model = an.Transcriber(**{**BANDED, "steps": 120, "lr": 2e-2, **given}).fit(sounds(), valid=sounds(2))
+    inputs, words = zip(*sounds(4), strict=True)
+    assert model.predict(inputs) == list(words)
+    assert any(isinstance(part, BandConvolutions) for part in model.model_.modules())
+    model.save(tmp_path / "run")
+    again = an.load(tmp_path / "run")
+    (one,), (other,) = (m.predict(inputs[1:2], details=True) for m in (model, again))
+    assert one.score == pytest.approx(other.score, abs=1e-6)
+    together = model.predict(inputs, details=True)[1]
+    assert one.score == pytest.approx(together.score, abs=1e-4)
+    assert model.adapt(inputs, rounds=1).predict(inputs[:1]) == ["low"]
+
+
+def test_the_spectrum_follows_from_what_is_usual_in_the_training_data():
+    given = {**BANDED, "model": "mfcc-ctc", "members": 2, "steps": 1}
+    model = an.Transcriber(**given).fit(sounds(), valid=sounds(2))
+    front = next(part for part in model.model_.modules() if isinstance(part, BandConvolutions))
+    usual = model.ear_.usual.deviation.tolist()
+    torch.testing.assert_close(front.spectrum, smooth_spectrum(model.ear_.features.transform, usual))
+
+
+@pytest.mark.parametrize(
+    ("given", "banded"),
+    [
+        ({}, 3),
+        ({"members": 1, "hidden": 128}, 0),
+        ({"members": 4}, 2),
+        ({"normalise": "features"}, 0),
+        ({"features": "log-mel", "power": 0, "normalise": "features"}, 3),
+        ({"subsample": 8}, 0),
+        ({"frontend": "dense"}, 0),
+        ({"band_members": 1}, 1),
+    ],
+)
+def test_the_preset_reads_bands_as_far_as_the_rest_allows(given, banded):
+    assert an.Transcriber("mfcc-ctc", **given).settings_.band_members == banded
+
+
+def test_a_run_from_before_networks_that_read_bands_is_as_it_was(tmp_path):
+    model = an.Transcriber("mfcc-ctc", **BANDED, members=2, band_members=0, steps=1).fit(
+        sounds(), valid=sounds(2)
+    )
+    model.save(tmp_path / "run")
+    config = tmp_path / "run" / "config.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    assert document["settings"].pop("band_members") == 0
+    config.write_text(json.dumps(document), encoding="utf-8")
+    assert read_config(tmp_path / "run").settings.band_members == 0
+    assert an.Transcriber("mfcc-ctc", members=2).settings_.band_members == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"members": 2, "band_members": 3}, "more than members = 2"),
+        ({"members": 2, "band_members": 1, "subsample": 8}, "must be 1, 2 or 4"),
+        ({"band_members": 1, "frontend": "dense"}, "with nothing before them"),
+        ({"band_members": 1, "features": "mfcc", "bins": 13}, "choose normalise = adapted"),
+        ({"model": "bilstm-ctc", "band_members": 1}, "no effect"),
+    ],
+)
+def test_networks_that_cannot_read_bands_are_refused(given, told):
+    with pytest.raises(SettingsError, match=told):
+        an.Transcriber(**{"model": "conv-ctc", **given})
+
+
+def test_frames_have_no_bands_to_read():
+    with pytest.raises(DataError, match="set band_members = 0"):
+        tiny("conv-ctc", band_members=1, steps=1).fit(recordings(8), valid=recordings(2))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transcribe_tiny import FEATURES, settings
 
+from anaphora.data.audio.frames import Ear
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.transcribe.build import build_transcriber
 from anaphora.tasks.transcribe.inference.decoding import frame_log_probs
@@ -38,7 +39,7 @@ def test_the_windows_own_parts_follow_each_other_over_all_frames(frames, window,
 def model_of(preset, **more):
     torch.manual_seed(0)
     s = resolve(TASKS["transcribe"], settings(preset, **more))
-    return build_transcriber(s, features=FEATURES, symbols=9).eval(), s.subsample
+    return build_transcriber(s, ear=Ear(s, "features", 0, FEATURES), symbols=9).eval(), s.subsample
 
 
 def in_windows(model, x, factor, window, overlap):

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.errors import DataError
-from anaphora.models.listener import Differences, Stacking, Subsampling
 
 CHANNELS = (8, 16)
 
@@ -68,10 +67,10 @@ class ConvolvedFrames(nn.Module):
 class Framed(nn.Module):
     """A network on every frame, and a front end that leaves fewer of them; as `Stacking`."""
 
-    def __init__(self, network: DenseFrames | ConvolvedFrames, front: Differences | Stacking | Subsampling):
+    def __init__(self, network: DenseFrames | ConvolvedFrames, front: nn.Module):
         super().__init__()
         self.network, self.front = network, front
-        self.factor, self.width = front.factor, front.width
+        self.factor, self.width = int(front.factor), int(front.width)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x ``(batch, time, features)``, lengths ``(batch,)``."""

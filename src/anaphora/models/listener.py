@@ -43,10 +43,10 @@ class Differences(nn.Module):
 
     GAINS = (3.0, 6.0)
 
-    def __init__(self, front: Stacking | Subsampling, order: int):
+    def __init__(self, front: nn.Module, order: int):
         super().__init__()
         self.front, self.order = front, order
-        self.factor, self.width = front.factor, front.width
+        self.factor, self.width = int(front.factor), int(front.width)  # type: ignore[arg-type]
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """x ``(batch, time, features)``, lengths ``(batch,)``; the front end reads ``(1 + order) · features``."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,6 +24,9 @@ from anaphora.settings.seq2seq import ForcingSettings, SmoothingSettings
 from anaphora.settings.sound import SoundSettings
 from anaphora.settings.text import BadInput
 from anaphora.settings.wave import WaveSettings
+
+_SPREAD_KEPT = ("adapted", "running")
+"""Values of normalise that tell how much each of the features varies."""
 
 
 class TranscribeOptions(SeveralOutputs, BadInput):
@@ -167,6 +171,13 @@ class TranscriberSettings(
         description="So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and "
         "what they think of each frame is averaged; half of the loss is that of this average. Fewer errors, and about as many times the time.",
     )
+    band_members: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="Of the members so many read sound as a picture of time and bands, with filters that slide along both, and are so less "
+        "misled by a voice whose resonances lie elsewhere; log-mel, or mfcc with normalise = adapted or running.",
+    )
     chunk: int = Field(
         16,
         ge=0,
@@ -238,6 +249,22 @@ class TranscriberSettings(
         "wer", description="The dev measure that decides which weights are best; the smaller the better."
     )
 
+    @classmethod
+    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().implied(given)
+        if (
+            given.get("model") == "mfcc-ctc" and "band_members" not in given
+        ):  # the preset's, as far as the rest allows
+            members = given.get("members", 6)
+            readable = (
+                given.get("features", "mfcc") in ("log-mel", "mfcc")
+                and (given.get("features") == "log-mel" or given.get("normalise", "adapted") in _SPREAD_KEPT)
+                and given.get("subsample", 2) in (1, 2, 4)
+                and given.get("frontend", "none") == "none"
+            )
+            found["band_members"] = members // 2 if readable and isinstance(members, int) else 0
+        return found
+
     @model_validator(mode="after")
     def _fits_together(self) -> TranscriberSettings:
         if self.model in ("conv-ctc", "mfcc-ctc", "transformer-ctc") and self.subsample & (
@@ -246,6 +273,8 @@ class TranscriberSettings(
             raise ValueError(
                 f"subsample = {self.subsample} must be 1, 2, 4, 8 or 16 for {self.model}, whose front halves the frames"
             )
+        if problem := _banded(self):
+            raise ValueError(problem)
         if self.subsample > 16 and self.model != "wav2vec2":
             raise ValueError(f"subsample = {self.subsample} must be at most 16 for {self.model}")
         if self.features == "samples" and self.model != "wav2vec2":
@@ -262,3 +291,21 @@ class TranscriberSettings(
         if centred and self.kernel % 2 == 0:
             raise ValueError(f"kernel = {self.kernel} must be odd, so that a window has a middle")
         return self
+
+
+def _banded(s: TranscriberSettings) -> str | None:
+    """Why so many members cannot read bands."""
+    if not s.band_members:
+        return None
+    if s.band_members > s.members:
+        return f"band_members = {s.band_members} are more than members = {s.members}; raise members, or lower band_members"
+    if s.subsample > 4:
+        return f"subsample = {s.subsample} must be 1, 2 or 4 where band_members read bands"
+    if s.features not in ("log-mel", "mfcc") or s.frontend != "none":
+        return "band_members read the bands of log-mel and mfcc, with nothing before them: set band_members = 0, or choose such features without a frontend"
+    if s.features == "mfcc" and s.normalise not in _SPREAD_KEPT:
+        return (
+            f"band_members turn mfcc back into bands, for which normalise = {s.normalise} does not keep how much each varies; choose "
+            "normalise = adapted, or band_members = 0"
+        )
+    return None

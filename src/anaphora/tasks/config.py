@@ -33,6 +33,7 @@ _FIXED_THEN: dict[str, Any] = {
     "power": 0.0,
     "rare_words": 0.0,
     "places": False,
+    "band_members": 0,
 }
 _LARGEST = 1 << 24  # bytes; a config is a page, with data in many files some more
 

@@ -885,6 +885,8 @@ class TranscriberKeywords(TrainingKeywords, HoldoutKeywords, TuningKeywords, Ini
     """Places that a convolution of conv-ctc, mfcc-ctc or conformer-ctc sees; odd, unless it is conformer-ctc with a chunk. Default: 5."""
     members: int
     """So many networks of conv-ctc or mfcc-ctc, which differ in how they began, learn side by side from the same recordings, and what they think of each frame is averaged; half of the loss is that of this average. Fewer errors, and about as many times the time. Default: 1."""
+    band_members: int
+    """Of the members so many read sound as a picture of time and bands, with filters that slide along both, and are so less misled by a voice whose resonances lie elsewhere; log-mel, or mfcc with normalise = adapted or running. Default: 0."""
     chunk: int
     """Places, each of `subsample` frames, that conformer-ctc hears at once: each sees all of its chunk, so that words come at most so much later; 0: the whole recording, which cannot be heard while it arrives. Default: 16."""
     left: int

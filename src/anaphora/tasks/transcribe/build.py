@@ -11,9 +11,12 @@ import torch
 from torch import nn
 
 from anaphora.data.audio.edges import margin_of
+from anaphora.data.audio.features import MFCC
+from anaphora.data.audio.frames import Ear
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.models.banded import BandConvolutions, BesideBands, smooth_spectrum
 from anaphora.models.bridge import Bridge, LearntStart
 from anaphora.models.classical.ngram import NGram
 from anaphora.models.classical.ngram.text import Words
@@ -51,13 +54,15 @@ from anaphora.tasks.parts import (
 )
 
 Model = CTCModel | Seq2Seq | TransducerModel
+Fewer = Stacking | Subsampling | BandConvolutions | BesideBands
+"""What leaves fewer frames."""
 
 
-def build_transcriber(s: TranscriberSettings, *, features: int, symbols: int) -> Model:
-    """The model a preset names, with fresh weights, from frames of ``features`` numbers to ``symbols`` symbols."""
+def build_transcriber(s: TranscriberSettings, *, ear: Ear, symbols: int) -> Model:
+    """The model a preset names, with fresh weights, from frames as ``ear`` hears them to ``symbols`` symbols."""
     if s.model == "whisper":
-        return _whisper(s, features, symbols)
-    encoder = _listener(s, features)
+        return _whisper(s, ear.width, symbols)
+    encoder = _listener(s, ear)
     if s.model.endswith("-ctc") or s.model == "wav2vec2":
         return CTCModel(encoder, _frame_scores(s, encoder, symbols))
     if s.model == "transducer":
@@ -76,15 +81,15 @@ def _frame_scores(s: TranscriberSettings, encoder: Listener, symbols: int) -> Fr
     return MemberScores(encoder.width // s.members, symbols, s.members, **chosen)
 
 
-def _listener(s: TranscriberSettings, features: int) -> Listener:
+def _listener(s: TranscriberSettings, ear: Ear) -> Listener:
     if s.model == "wav2vec2":
         return _sample_listener(s)
+    features = ear.width
     network = frame_network(s, features, s.hidden)
     read = (network.width if network else features) * (1 + s.differences)
     margin = margin_of(s) // s.subsample
     if s.model in ("conv-ctc", "mfcc-ctc", "transformer-ctc") and s.encoder == "auto":
-        halved = Subsampling(read, s.hidden, s.subsample, members=s.members)
-        front = _front(s, network, halved)
+        front = _front(s, network, _halved(s, ear, read))
         if s.model != "transformer-ctc":
             convolved = ConvolutionListener(
                 s.hidden, s.kernel, s.layers, dropout=s.dropout, members=s.members
@@ -107,9 +112,24 @@ def _listener(s: TranscriberSettings, features: int) -> Listener:
     return Listener(stacked, RecurrentEncoder(VectorInput(stacked.width), layers), margin=margin)
 
 
+def _halved(s: TranscriberSettings, ear: Ear, read: int) -> Fewer:
+    """What reads ``read`` numbers of a frame and leaves fewer frames; some of its networks may read bands."""
+    plain = s.members - s.band_members
+    asked: dict[str, Any] = {}
+    if s.band_members:
+        if isinstance(ear.features, MFCC) and ear.usual is not None:
+            asked["spectrum"] = smooth_spectrum(ear.features.transform, ear.usual.deviation.tolist())
+        asked |= {"streams": 1 + s.differences, "members": s.band_members}
+        banded = BandConvolutions(ear.width, s.hidden, s.subsample, **asked)
+        if not plain:
+            return banded
+        return BesideBands(Subsampling(read, s.hidden, s.subsample, members=plain), banded)
+    return Subsampling(read, s.hidden, s.subsample, members=plain)
+
+
 def _front(
-    s: TranscriberSettings, network: DenseFrames | ConvolvedFrames | None, fewer: Stacking | Subsampling
-) -> Framed | Differences | Stacking | Subsampling:
+    s: TranscriberSettings, network: DenseFrames | ConvolvedFrames | None, fewer: Fewer
+) -> Framed | Differences | Fewer:
     """What reads frames by themselves, then with how they change, and leaves fewer of them."""
     further = Differences(fewer, s.differences) if s.differences else fewer
     return Framed(network, further) if network else further

@@ -130,6 +130,10 @@ class Transcriber(Estimator):
             )
         if s.edges and self.ear_.kind != "audio":
             raise DataError("edges puts quiet around sound, but the data are frames; set edges = 0.")
+        if s.band_members and self.ear_.kind != "audio":
+            raise DataError(
+                "band_members read the bands of sound, but the data are frames; set band_members = 0."
+            )
         self.tokenizer_ = self._symbols_of(data)
         self.unsaid_ = unsaid_in(self.tokenizer_.encode_batch(data.transcripts))
         counts: dict[str, int] = {}
@@ -199,7 +203,7 @@ class Transcriber(Estimator):
         )
         if own is not None:
             return OwnFrames(own, symbols)
-        return build_transcriber(self.settings_, features=self.ear_.width, symbols=self.tokenizer_.size)
+        return build_transcriber(self.settings_, ear=self.ear_, symbols=self.tokenizer_.size)
 
     def _objective_and_batches(self, data: Recordings, dev: Recordings) -> tuple[Objective, Batches]:
         s, ear = self.settings_, self.ear_

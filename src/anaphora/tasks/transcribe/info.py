@@ -84,9 +84,9 @@ _PRESETS = (
     ),
     Preset(
         "mfcc-ctc",
-        "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra, varied as if others spoke through other microphones.",
-        {**_TRAINED, **_FEW_VOICES, "layers": 3, "hidden": 256, "kernel": 7, "members": 4},
-        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members"),
+        "conv-ctc for speech of few speakers: the mean of several networks that hear cepstra or bands, varied as if others spoke through other microphones.",
+        {**_TRAINED, **_FEW_VOICES, "layers": 3, "hidden": 256, "kernel": 7, "members": 6, "band_members": 3},
+        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members", "band_members"),
     ),
     Preset(
         "lstm-ctc",
@@ -104,7 +104,7 @@ _PRESETS = (
         "conv-ctc",
         "Dilated convolutions with residual connections: each frame sees a fixed stretch of sound around it.",
         {**_TRAINED, "layers": 6, "hidden": 160},
-        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members"),
+        (*_ALWAYS, "consistency", "mixup", "label_prior", "kernel", "members", "band_members"),
     ),
     Preset(
         "transformer-ctc",
