@@ -115,6 +115,17 @@ def test_of_few_words_more_is_dropped(monkeypatch, model, lines):
     assert said == ["assumed, for 4,200 training characters: input_dropout=0.1, output_dropout=0.3"]
 
 
+@pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
+def test_of_the_fewest_characters_most_is_dropped(monkeypatch, model):
+    monkeypatch.setattr(language, "LEAST_LETTERS", 4000)
+    settings, said = suited(model=model, device="cpu")
+    assert (settings.input_dropout, settings.output_dropout) == (0.2, 0.5)
+    assert said == ["assumed, for 4,200 training characters: input_dropout=0.2, output_dropout=0.5"]
+    for given in ({"text": LINE * 50}, {"hidden": 8}, {"tokens": "word"}):
+        settings, said = suited(model=model, device="cpu", **given)
+        assert (settings.input_dropout, said) == (0.0, [])
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -24,6 +24,9 @@ FEW_WORDS = {"input_dropout": 0.4, "output_dropout": 0.4}
 FEW_LETTERS = {"input_dropout": 0.1, "output_dropout": 0.3}
 """The same for fewer than `LETTERS` characters, read twenty times."""
 LETTERS = 200_000
+FEWEST_LETTERS = {"input_dropout": 0.2, "output_dropout": 0.5}
+"""The same for `LEAST_LETTERS` to `LITTLE` characters."""
+LEAST_LETTERS = 5000
 SOME_WORDS = 1_500_000
 """Words below which the best step of a large LSTM comes before the end of its cycle of lr: it learns them by heart."""
 FIRM = {"weight_decay": 0.3}
@@ -81,6 +84,8 @@ def suit_text(m: LanguageModel, data: Text) -> None:
         return
     if LITTLE <= symbols < (LETTERS if letters else MUCH):
         assume(m, FEW_LETTERS if letters else FEW_WORDS, f"{symbols:,} training {what}")
+    elif letters and LEAST_LETTERS <= symbols < LITTLE:
+        assume(m, FEWEST_LETTERS, f"{symbols:,} training characters")
     if s.model != "lstm" or s.lines or symbols < MUCH or choose_device(s.device).type != "cuda":
         return
     follows = LanguageSettings.implied(m._given)  # such as the lr of the optimizer that was given
