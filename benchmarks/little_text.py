@@ -11,9 +11,9 @@ seconds on one thread; at last the mean loss of each model over the corpora. The
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import statistics
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -122,8 +122,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     corpora = given.corpora or (OF_LETTERS if given.tokens == "char" else OF_WORDS)
-    work = given.folder / f"little_text_{os.getpid()}"
-    work.mkdir(exist_ok=True)
+    work = Path(tempfile.mkdtemp())
     for size in given.sizes:
         losses: dict[str, list[float]] = {model: [] for model in given.models}
         for name in corpora:
@@ -135,9 +134,9 @@ def main() -> None:
                 path.write_text(part, encoding="utf-8")
             for model in given.models:
                 for seed in given.seeds:
-                    chosen = {"tokens": given.tokens, "seed": seed, "threads": 1, **settings(model)}
-                    if chosen["model"] == "ngram":
-                        del chosen["threads"]
+                    chosen = {"tokens": given.tokens, "seed": seed, **settings(model)}
+                    if chosen["model"] != "ngram":
+                        chosen["threads"] = 1
                     loss, known, bits, seconds = measured(chosen, text, judge)
                     losses[model].append(loss)
                     print(

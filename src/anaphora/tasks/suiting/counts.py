@@ -53,7 +53,7 @@ def rival_of(m: LanguageModel, run: str | Path) -> Rival | None:
     if data.characters > MOST_TEXT or embedded(data.describe()):  # generated to show what networks can do
         return None
     begun = time.monotonic()
-    alike = {key: getattr(s, key) for key in ("tokens", "tokenizer", "lines", "backward", "unknown_share")}
+    alike = {key: getattr(s, key) for key in ("tokens", "lines", "backward", "unknown_share")}
     other = LanguageModel.again({"model": "ngram", **alike, **counting(s, data)})
     other.tokenizer_ = m.tokenizer_
     counts = fit_ngram(other.settings_, training_rows(other, data), m.tokenizer_.size)
