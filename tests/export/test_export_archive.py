@@ -56,6 +56,9 @@ def test_an_archive_computes_what_the_model_does(task: str, model: str, tmp_path
 
 def test_what_is_no_network_is_refused(tmp_path: Path) -> None:
     m = an.LanguageModel("ngram").fit(LINES, verbose=False)
-    with pytest.raises(AnaphoraError, match=r"has no network that torch\.export takes"):
-        m.export(tmp_path / "model.pt2", to="torch")
+    for form in ("torch", "hf"):
+        with pytest.raises(
+            AnaphoraError, match=r"a table of counts, not a network; export it --to arpa, or train"
+        ):
+            m.export(tmp_path / "model.pt2", to=form)
     assert not list(tmp_path.iterdir())

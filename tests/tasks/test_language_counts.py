@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import anaphora as an
-from anaphora.tasks.suiting import counts
+from anaphora.tasks.suiting import counts, language
 
 LINES = ["the teacher gives an example", "a student wants an egg", "an example is a sample"]
 TEXT = "\n".join(LINES * 40)
@@ -40,6 +40,23 @@ def test_counts_are_named_with_the_loss_they_have_on_the_same_dev_text(
     assert found.value == pytest.approx(m.result_.best, rel=1e-4)
     assert f"has loss {found.loss:.4g} on the same dev text" in m._advice(tmp_path / "run")
     assert "--model ngram" in m._advice(tmp_path / "run")
+
+
+@pytest.mark.parametrize(("tokens", "before"), [("char", {"order": 5}), ("word", {"unknown_share": 0.0})])
+def test_counts_are_those_that_the_preset_takes_of_this_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens: str, before: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(language, "LEAST_COUNTED", 1000)
+    monkeypatch.setattr(language, "LEAST_WORDS", 100)
+    text = "\n".join(f"{line} and {number}" for number, line in enumerate(LINES * 40))
+    m = an.LanguageModel("lstm", **{**TINY, "tokens": tokens}).fit([text], valid=[DEV], out=tmp_path / "run")
+    found = counts.rival_of(m, tmp_path / "run")
+    assert found is not None
+    usual, other = (
+        an.LanguageModel("ngram", tokens=tokens, **given).fit([text], valid=[DEV]) for given in ({}, before)
+    )
+    assert found.loss == pytest.approx(usual.score([DEV])["loss"])
+    assert found.loss != pytest.approx(other.score([DEV])["loss"])
 
 
 def test_it_judges_the_dev_symbols_that_the_run_was_judged_on(tmp_path: Path) -> None:

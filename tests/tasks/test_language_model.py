@@ -18,6 +18,7 @@ import anaphora as an
 from anaphora.data.symbols import EOS
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.tasks.config import read_config
 from anaphora.tasks.language.metrics import stream_log_probs, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective
 
@@ -313,3 +314,62 @@ def test_a_prompt_of_unknown_symbols_is_noted():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.sample("he", length=3)
+
+
+NUMBERED = [f"{line} number {number}" for number, line in enumerate(SENTENCES * 2)]
+"""Sentences with a word each that no other has."""
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_unknown_words_are_expected_where_rare_words_were_read_as_such(lines):
+    found = {}
+    for share in (0.0, 0.5):
+        m = model("ngram", tokens="word", lines=lines, unknown_share=share).fit(NUMBERED)
+        found[share] = m.read(["a student reads a sample number 1000"])[0].log_prob
+    assert found[0.5] > found[0.0] + 1
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_network_reads_rare_words_as_unknown_ones(lines):
+    def unknown(share):
+        m = model("lstm", tokens="word", lines=lines, unknown_share=share, holdout=4)
+        train, _ = m._open(NUMBERED, None, spill=None)
+        m._learn(train)
+        batches = m._batches(train)
+        some = [next(batches) for _ in range(batches.per_epoch())]
+        shown = [batch.rows if lines else batch.targets.tolist() for batch in some]
+        return sum(row.count(1) for rows in shown for row in rows)
+
+    assert unknown(0.0) == 0
+    assert 20 <= unknown(0.5) <= 36  # of at most 72 numbers, some of them dev data
+
+
+def test_counts_of_long_rows_that_occur_once_are_left_out():
+    m = model("ngram", tokens="word", lines=True, order=4, prune=2, holdout=1).fit(NUMBERED)
+    whole = model("ngram", tokens="word", lines=True, order=4, holdout=1).fit(NUMBERED)
+    sizes = [np.diff(each.model_.table.bounds).tolist() for each in (m, whole)]
+    assert sizes[0][:3] == sizes[1][:3]  # of up to two words
+    assert sizes[0][3] < sizes[1][3]
+    assert sizes[0][4] < sizes[1][4]
+
+
+def test_prune_and_unknown_share_must_fit_the_other_settings():
+    with pytest.raises(
+        SettingsError, match="prune = 4 is about n-grams of more than 4 symbols, but order = 4"
+    ):
+        an.LanguageModel("ngram", order=4, prune=4)
+    with pytest.raises(SettingsError, match="unknown_share is about words"):
+        an.LanguageModel("lstm", unknown_share=0.5)
+    with pytest.raises(SettingsError, match="prune has no effect on the preset lstm"):
+        an.LanguageModel("lstm", prune=1)
+
+
+def test_runs_of_before_have_the_counts_and_words_that_they_had(tmp_path):
+    model("ngram", tokens="word").fit(NUMBERED, out=tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    for key in ("unknown_share", "prune"):
+        del config["settings"][key]
+    path.write_text(json.dumps(config))
+    before = read_config(tmp_path / "run").settings
+    assert (before.order, before.prune, before.unknown_share) == (3, 0, 0)

@@ -115,6 +115,17 @@ def test_of_few_words_more_is_dropped(monkeypatch, model, lines):
     assert said == ["assumed, for 4,200 training characters: input_dropout=0.1, output_dropout=0.3"]
 
 
+@pytest.mark.parametrize("model", ["rnn", "lstm", "gru"])
+def test_of_the_fewest_characters_most_is_dropped(monkeypatch, model):
+    monkeypatch.setattr(language, "LEAST_LETTERS", 4000)
+    settings, said = suited(model=model, device="cpu")
+    assert (settings.input_dropout, settings.output_dropout) == (0.2, 0.5)
+    assert said == ["assumed, for 4,200 training characters: input_dropout=0.2, output_dropout=0.5"]
+    for given in ({"text": LINE * 50}, {"hidden": 8}, {"tokens": "word"}):
+        settings, said = suited(model=model, device="cpu", **given)
+        assert (settings.input_dropout, said) == (0.0, [])
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -172,3 +183,57 @@ def test_words_are_trained_on_to_the_end_of_their_cycle():
     """Stopped while lr is at its top, a training would leave out what one cycle is for."""
     assert large_lstm("word")["schedule"] == "one-cycle"
     assert (large_lstm_budget("word")["patience"], large_lstm_budget("char")["patience"]) == (0, 5)
+
+
+@pytest.mark.parametrize("model", ["ngram", "nplm", "lstm", "mingru", "transformer"])
+def test_half_of_the_words_that_occur_once_are_read_as_unknown_ones(monkeypatch, model):
+    monkeypatch.setattr(language, "LEAST_WORDS", 500)
+    settings, said = (
+        suited(model=model, tokens="word", device="cpu")
+        if model != "ngram"
+        else suited(model=model, tokens="word")
+    )
+    assert settings.unknown_share == 0.5
+    assert said == ["assumed, for 800 training words: unknown_share=0.5"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"unknown_share": 0.0},
+        {"text": LINE * 50},
+        {"tokens": "char"},
+        {"tokens": "bpe"},
+        {"model": "masked"},
+    ],
+    ids=str,
+)
+def test_else_all_words_are_kept(monkeypatch, given):
+    monkeypatch.setattr(language, "LEAST_WORDS", 500)
+    settings, said = suited(**{"model": "ngram", "tokens": "word", **given})
+    assert settings.unknown_share == 0
+    assert not said
+
+
+def test_words_of_much_text_and_of_embedded_corpora_are_kept(monkeypatch):
+    monkeypatch.setattr(language, "LEAST_WORDS", 10)
+    m = an.LanguageModel("ngram", tokens="word")
+    train, _ = m._open("python:names", None, spill=None)
+    m._learn(train)
+    assert m.settings_.unknown_share == 0
+    monkeypatch.setattr(language, "MUCH", 700)
+    assert suited(model="ngram", tokens="word")[0].unknown_share == 0
+
+
+def test_characters_are_counted_by_eight_where_there_are_enough(monkeypatch):
+    monkeypatch.setattr(language, "LEAST_COUNTED", 4000)
+    settings, said = suited(model="ngram")
+    assert (settings.order, settings.prune) == (8, 5)
+    assert said == ["assumed, for 4,200 training characters: order=8, prune=5"]
+    for given in ({"text": LINE * 50}, {"order": 6}, {"prune": 2}, {"smoothing": "add-k"}, {"tokens": "bpe"}):
+        settings, said = suited(**{"model": "ngram", **given})
+        assert (settings.order, settings.prune) == (given.get("order", 5), given.get("prune", 0))
+        assert not said
+    assert suited(model="nplm")[0].order == 9
+    monkeypatch.setattr(language, "MOST_COUNTED", 4100)
+    assert suited(model="ngram")[0].order == 5

@@ -217,6 +217,12 @@ class LanguageSettings(
         le=32,
         description="n of n-grams and of a window: a symbol is predicted from the n − 1 before it.",
     )
+    prune: int = Field(
+        0,
+        ge=0,
+        le=31,
+        description="Of n-grams of more symbols than this, those that occur once are left out of the counts; 0 = none are.",
+    )
     smoothing: Literal["kneser-ney", "witten-bell", "add-k"] = Field(
         "kneser-ney",
         description="How an n-gram model gives a share of its probability to what it has not seen.",
@@ -227,6 +233,13 @@ class LanguageSettings(
     )
     tie: bool = Field(
         True, description="Share the vectors of the symbols with the output layer (Press & Wolf 2017)."
+    )
+    unknown_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the words that occur once in the training text that are read as <unk> there, so that the model learns how often "
+        "an unknown word comes; words that the vocabulary leaves out count (tokens = word).",
     )
     mixtures: int = Field(
         1,
@@ -332,6 +345,14 @@ class LanguageSettings(
             )
         if self.backward and not self.lines:
             raise ValueError("backward = true reads single lines from their end: set lines = true as well")
+        if self.model == "ngram" and self.prune >= self.order:
+            raise ValueError(
+                f"prune = {self.prune} is about n-grams of more than {self.prune} symbols, but order = {self.order}: set prune below order"
+            )
+        if self.unknown_share and self.tokens != "word":
+            raise ValueError(
+                "unknown_share is about words that occur once: set tokens = 'word', or leave it out"
+            )
         if (self.metric == "accuracy") != (self.model == "masked") and self.metric != "loss":
             raise ValueError(
                 f"metric = '{self.metric}' is not measured for the preset {self.model}: "

@@ -724,12 +724,16 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """How many symbols a Transformer reads at a time, and looks back over at most. Default: 256."""
     order: int
     """n of n-grams and of a window: a symbol is predicted from the n − 1 before it. Default: 5."""
+    prune: int
+    """Of n-grams of more symbols than this, those that occur once are left out of the counts; 0 = none are. Default: 0."""
     smoothing: Literal["kneser-ney", "witten-bell", "add-k"]
     """How an n-gram model gives a share of its probability to what it has not seen. Default: 'kneser-ney'."""
     direct: bool
     """Connect the window's vectors directly with the output besides the hidden layer (Bengio 2003). Default: False."""
     tie: bool
     """Share the vectors of the symbols with the output layer (Press & Wolf 2017). Default: True."""
+    unknown_share: float
+    """Share of the words that occur once in the training text that are read as <unk> there, so that the model learns how often an unknown word comes; words that the vocabulary leaves out count (tokens = word). Default: 0.0."""
     mixtures: int
     """K: softmaxes whose mixture is p of the next symbol (Yang 2018): more than one can tell apart more contexts than vectors of their width can, and each takes the time of an output layer. Default: 1."""
     embedding_dropout: float

@@ -18,6 +18,7 @@ from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.positions import Learned
 from anaphora.tasks.exporting.graph import on_cpu
 from anaphora.tasks.exporting.inputs import check_words
+from anaphora.tasks.exporting.language import refuse_counts
 from anaphora.training.durable import replace_file, writing
 
 TRACED = (3, 7)
@@ -90,6 +91,7 @@ def _check(call: Call, found: Callable[..., Tensor]) -> None:
 
 
 def _call(m: Any) -> Call:
+    refuse_counts(m)
     make = _CALLS.get(m.command)
     if make is None or not isinstance(m.model_, nn.Module):
         raise AnaphoraError(

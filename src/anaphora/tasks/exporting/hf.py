@@ -27,6 +27,7 @@ from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.tokens import tokenizer_json
 from anaphora.tasks.exporting import hf_translate
+from anaphora.tasks.exporting.language import refuse_counts
 from anaphora.tasks.parts import ENDS
 from anaphora.training.weights import snapshot
 
@@ -54,6 +55,7 @@ def write(m: Any, place: Path, *, assumed: Mapping[str, Any] | None = None) -> N
     if m.command in TASKS and m.settings_.model in hf_senses.PRESETS:
         hf_senses.write(m, place)
         return
+    refuse_counts(m)
     if m.command not in TASKS or getattr(m.settings_, "model", "") not in ("transformer", "masked"):
         raise AnaphoraError(
             f"the preset {m.settings_.model} of a {type(m).__name__} is not built of blocks that `transformers` has; "

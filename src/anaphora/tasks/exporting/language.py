@@ -19,8 +19,7 @@ from anaphora.tasks.exporting.states import Stepped, layout_of, outputs_of, rand
 def language_export(m: Any) -> Export:
     """``model``: symbols ``(rows, time)`` and states -> log p ``(rows, time, symbols)`` and new states. A Transformer has two
     graphs: ``model`` reads a window, ``step`` one symbol more ``(rows,)`` after keys and values of those before."""
-    if isinstance(m.model_, NGram):
-        raise AnaphoraError("an n-gram model is a table of counts, not a network; export it --to arpa.")
+    refuse_counts(m)
     inputs.check_reading(m.tokenizer_)
     s, model = m.settings_, on_cpu(m.model_)
     facts = {
@@ -40,6 +39,14 @@ def language_export(m: Any) -> Export:
     if isinstance(model.body, TransformerBody):
         return Export(_windows(model, m.tokenizer_.size), facts)
     return Export({"model": _carried(model, m.tokenizer_.size)}, facts)
+
+
+def refuse_counts(m: Any) -> None:
+    """An `AnaphoraError` for a table of counts, which is no network that another format could hold."""
+    if isinstance(m.model_, NGram):
+        raise AnaphoraError(
+            "an n-gram model is a table of counts, not a network; export it --to arpa, or train a network such as --model lstm."
+        )
 
 
 class _Logits(nn.Module):

@@ -121,7 +121,8 @@ _LN10 = float(np.log(10.0))
 
 def fit_ngram(s: LanguageSettings, rows: Sequence[Any], symbols: int) -> NGram:
     """Counts of the rows; running text is one row, whose first symbol only begins it."""
-    model = NGram(s.order, smoothing=s.smoothing, vocab_size=symbols)
+    pruned = (*[0] * s.prune, 1) if 0 < s.prune < s.order else (0,)
+    model = NGram(s.order, smoothing=s.smoothing, vocab_size=symbols, prune=pruned)
     return model.fit([np.asarray(row)[0 if s.lines else 1 :].tolist() for row in rows])
 
 

@@ -16,7 +16,7 @@ from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import Text
 from anaphora.data.text_lines import LineBatches
 from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
-from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
+from anaphora.data.text_stream import StreamBatches, WindowBatches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.models.language import Language
@@ -43,7 +43,6 @@ from anaphora.tasks.language.inference import LineScore, Listen, device_of, draw
 from anaphora.tasks.language.metrics import (
     adapted,
     encoded,
-    line_rows,
     lines_judged,
     log_probs,
     summary,
@@ -162,9 +161,9 @@ class LanguageModel(Estimator):
     def _batches(self, data: Text) -> Batches:
         s = self.settings_
         if s.lines:
-            rows = line_rows(self, data)
+            rows = training_rows(self, data)
             return LineBatches(rows, batch_tokens=s.batch_tokens, max_tokens=s.max_tokens, seed=s.seed)
-        ids = encode_stream(data, self.tokenizer_)
+        (ids,) = training_rows(self, data)
         whole = s.model in ("transformer", "masked") or isinstance(s.model, Part)
         steps = s.context if whole else s.bptt
         kind = WindowBatches if whole else StreamBatches

@@ -27,7 +27,7 @@ from anaphora.tasks.info import Preset, TaskInfo, Uses, budget, linear_presets
 # bidirectional is refused by every preset, with a reason of its own
 _ALWAYS: Uses = ("tokens", "tokenizer", "vocab_size", "lowercase", "bad_rows", "metric", "lines")
 _SAMPLING = ("length", "temperature", "top_k", "top_p", "min_p")
-_NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional")
+_NEXT: Uses = (*_ALWAYS, *_SAMPLING, "backward", "bidirectional", "unknown_share")
 _TRAINED: Uses = (
     TrainingSettings,
     InitSettings,
@@ -68,7 +68,7 @@ _PRESETS = (
         "ngram",
         "Counts of n symbols in a row, with modified Kneser-Ney smoothing; fitted in one go, the baseline to beat.",
         {},
-        (*_NEXT, "order", "smoothing", "seed"),
+        (*_NEXT, "order", "prune", "smoothing", "seed"),
         direct=True,
     ),
     Preset(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.data.rare_words import with_unknown
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.text import Text
 from anaphora.data.text_lines import encode_lines
@@ -45,8 +46,15 @@ def line_rows(m: LanguageModel, text: Text) -> list[list[int]]:
 
 
 def training_rows(m: LanguageModel, text: Text) -> list[Any]:
-    """What counts are taken of: the lines, or the whole text as one row."""
-    return line_rows(m, text) if m.settings_.lines else [encode_stream(text, m.tokenizer_)]
+    """What is learned from: the lines, or the whole text as one row; with `unknown_share` of the words that occur once as unknown ones."""
+    s, size = m.settings_, m.tokenizer_.size
+    if not s.lines:
+        return [with_unknown(encode_stream(text, m.tokenizer_), s.unknown_share, size)]
+    rows = line_rows(m, text)
+    if not s.unknown_share:
+        return rows
+    ids = with_unknown(np.concatenate(rows), s.unknown_share, size)
+    return [row.tolist() for row in np.split(ids, np.cumsum([len(row) for row in rows])[:-1])]
 
 
 def encoded(m: LanguageModel, text: Text, most: int = 0) -> tuple[list[Any], int]:

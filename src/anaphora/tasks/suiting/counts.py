@@ -12,6 +12,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.config import read_config
 from anaphora.tasks.language.build import fit_ngram
 from anaphora.tasks.language.metrics import encoded, log_probs, summary, training_rows
+from anaphora.tasks.suiting.language import counting
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
 
@@ -52,7 +53,8 @@ def rival_of(m: LanguageModel, run: str | Path) -> Rival | None:
     if data.characters > MOST_TEXT or embedded(data.describe()):  # generated to show what networks can do
         return None
     begun = time.monotonic()
-    other = LanguageModel.again({"model": "ngram", "lines": s.lines, "backward": s.backward})
+    alike = {key: getattr(s, key) for key in ("tokens", "lines", "backward", "unknown_share")}
+    other = LanguageModel.again({"model": "ngram", **alike, **counting(s, data)})
     other.tokenizer_ = m.tokenizer_
     counts = fit_ngram(other.settings_, training_rows(other, data), m.tokenizer_.size)
     rows, characters = encoded(m, dev, s.valid_symbols)
