@@ -13,6 +13,7 @@ from tasks_tiny import PRESETS, pairs, tiny, words
 
 import anaphora as an
 from anaphora.data.around import Around
+from anaphora.data.sources.source import MemorySource
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.metrics import standard_error
@@ -88,6 +89,22 @@ def test_of_what_few_dev_pairs_cannot_tell_apart_the_latest_is_kept(monkeypatch,
 def test_only_measures_of_few_outputs_of_letters_are_uncertain(dev, settings, said):
     m = tiny(steps=1, **settings).fit(PAIRS)
     objective = TranslationObjective(m.settings_, m.tokenizer_, (PAIRS * 5)[:dev])
+    assert hasattr(objective, "uncertainty") is said
+
+
+@pytest.mark.parametrize(
+    ("write", "said"), [(lambda number: "A B" if number % 2 else "B A", True), (str, False)]
+)
+def test_measures_of_few_outputs_of_phones_are_uncertain_too(write, said):
+    """Pieces of pronunciations are whole phones, one of which is wrong as soon as the word is."""
+    rows = [
+        (f"word{number}", f"{write(number)} {write(number + 1)} {write(number)}") for number in range(120)
+    ]
+    m = an.Translator("lstm-attention", hidden=8, embedding=8, steps=1, tokens="bpe", target_tokens="bpe")
+    m.fit(rows, valid=rows[:20])
+    objective, _ = m._objective_and_batches(
+        MemorySource(rows, {"kind": "pairs"}), MemorySource(rows[:20], {"kind": "pairs"})
+    )
     assert hasattr(objective, "uncertainty") is said
 
 

@@ -21,6 +21,7 @@ from anaphora.tasks.suiting.translate import (
     SOME,
     _copied,
     suit_pairs,
+    writes_symbols,
 )
 
 DRAW = random.Random(3)
@@ -76,6 +77,23 @@ def test_what_the_user_gives_is_kept(given):
     before = m.settings_
     suit_pairs(m, source_of([(word(), word()) for _ in range(LEAST)]))
     assert m.settings_ == before.model_copy(update=SHORT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        ("spelling to sound", {"target_tokens": "word"}, ("bpe", "char", "word")),
+        ("sound to spelling", {"source_tokens": "word"}, ("bpe", "word", "char")),
+        ("spelling", {"source_tokens": "char"}, ("char", "char", "")),
+        ("spelling to sound", {"source_tokens": "bpe"}, ("bpe", "bpe", "")),
+        ("spelling to sound", {"source_tokens": "bpe", "target_tokens": "word"}, ("bpe", "bpe", "word")),
+        ("inflection", {"target_tokens": "char"}, ("bpe", "", "char")),
+    ],
+)
+def test_what_the_user_gives_for_one_side_leaves_the_other_to_be_assumed(kind, given, expected):
+    m = an.Translator(**given)
+    suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(LEAST)]))
+    assert (m.settings_.tokens, m.settings_.source_tokens, m.settings_.target_tokens) == expected
 
 
 @pytest.mark.parametrize("model", ["lstm-attention", "transformer"])
@@ -177,6 +195,46 @@ def test_few_pairs_of_others_are_sentences(kind):
         before = m.settings_
         suit_pairs(m, source_of([KINDS[kind][0]() for _ in range(count)]))
         assert m.settings_ == before.model_copy(update=chosen)
+
+
+def many_phones() -> str:
+    """Six of a hundred phones, as an inventory with stress or tone has."""
+    return " ".join(f"P{DRAW.randrange(100)}" for _ in range(6))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_hundred_phones_beside_single_words_are_symbols(turned):
+    pairs = [(word(), many_phones()) for _ in range(LEAST)]
+    side, expected = (
+        ("target", KINDS["sound to spelling"]) if turned else ("source", KINDS["spelling to sound"])
+    )
+    m = an.Translator(model="transformer")
+    before = m.settings_
+    suit_pairs(m, source_of([(said, spelt) for spelt, said in pairs] if turned else pairs))
+    assert m.settings_ == before.model_copy(update=SHORT | expected[1])
+    assert getattr(m.settings_, f"{side}_tokens") == "char"
+
+
+def test_a_hundred_phones_on_both_sides_of_few_pairs_are_sentences():
+    m = an.Translator(model="transformer")
+    before = m.settings_
+    suit_pairs(m, source_of([(many_phones(), many_phones()) for _ in range(LEAST)]))
+    assert m.settings_ == before.model_copy(update=FEW_SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("draw", "count", "expected"),
+    [
+        (lambda: (word(), phones()), LEAST_WORDS, True),
+        (lambda: (word(), many_phones()), LEAST, True),
+        (lambda: (phones(), phones()), LEAST, True),
+        (lambda: (word(), phones()), LEAST_WORDS - 1, False),
+        (lambda: (phones(), word()), LEAST, False),
+        (lambda: (word(), sentence()), LEAST, False),
+    ],
+)
+def test_targets_of_a_fixed_set_of_symbols_are_known(draw, count, expected):
+    assert writes_symbols(source_of([draw() for _ in range(count)])) is expected
 
 
 def other_script(text: str) -> str:

@@ -27,8 +27,10 @@ OPEN = 0.2
 CLOSED = 0.02
 """The same of a side that is written with a fixed set of symbols with spaces between them, such as phones."""
 CLOSED_OF_FEW = 0.1
-"""The same of fewer than `LEAST` pairs, in which each symbol is met less often."""
-_SAID = ("tokens", "source_tokens", "target_tokens", "tokenizer", "target_tokenizer", "vocab_size")
+"""The same of fewer than `LEAST` pairs, in which each symbol is met less often, and of up to `FEW` whose other side is single words: 500 words have
+some 3 000 phones, and an inventory with stress or tone has a hundred different ones."""
+_SIDES = {"source_tokens", "target_tokens"}
+_SAID = {"tokens", "tokenizer", "target_tokenizer", "vocab_size"}
 
 
 FEW = 5000
@@ -71,15 +73,15 @@ def suit_pairs(m: Translator, data: Source) -> None:
     one symbol each; embedded corpora are left as they are. A student has the symbols of its teachers already, and gets the rest.
     """
     s, generated = m.settings_, embedded(data.describe())
-    rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
-    tagged = bool(without_tags([row[0] for row in rows]))
-    closed = CLOSED if len(data) >= LEAST else CLOSED_OF_FEW
-    reads, writes = ("tagged",) * 2 if tagged else (_side([row[i] for row in rows], closed) for i in (0, 1))
+    rows = _looked_at(data)
+    reads, writes = _sides(rows, len(data))
+    tagged = reads == "tagged"
     if not tagged and len(data) < LEAST_WORDS:
         return
-    if not tagged and len(data) < LEAST and "words" not in (reads, writes):
-        reads = writes = "sentences"
-    own = bool(s.bpe_dropout) or any(key in m._given for key in _SAID)
+    said, sides = m._given.keys() & _SAID, m._given.keys() & _SIDES
+    own = bool(
+        s.bpe_dropout or said or (sides if tagged else sides == _SIDES)
+    )  # what one side is says nothing of the other
     chosen = _tokens(reads, writes, joint="joint" in m._given and s.joint)
     if s.teacher:
         own = own or any(getattr(s, key) != value for key, value in chosen.items() if key != "joint")
@@ -156,6 +158,31 @@ def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
     if (reads, writes) == ("symbols", "words"):
         return {"target_tokens": "char", "joint": False}
     return {}
+
+
+def writes_symbols(data: Source) -> bool:
+    """Whether targets are written with a fixed set of symbols with spaces between them, such as phones or actions."""
+    return len(data) >= LEAST_WORDS and _sides(_looked_at(data), len(data))[1] == "symbols"
+
+
+def _looked_at(data: Source) -> Sequence[Sequence[str]]:
+    return data.read(range(0, len(data), max(1, len(data) // LOOK)))
+
+
+def _sides(rows: Sequence[Sequence[str]], pairs: int) -> tuple[str, str]:
+    """What the texts of both sides are, by ``rows`` out of so many ``pairs``: words with tags, or as `_side` says."""
+    sources, targets = [row[0] for row in rows], [row[1] for row in rows]
+    if without_tags(sources):
+        return "tagged", "tagged"
+    closed = CLOSED if pairs >= LEAST else CLOSED_OF_FEW
+    reads, writes = _side(sources, closed), _side(targets, closed)
+    if pairs <= FEW and reads == "words":
+        writes = _side(targets, CLOSED_OF_FEW)
+    if pairs <= FEW and writes == "words":
+        reads = _side(sources, CLOSED_OF_FEW)
+    if pairs < LEAST and "words" not in (reads, writes):
+        return "sentences", "sentences"
+    return reads, writes
 
 
 def _side(texts: Sequence[str], closed: float) -> str:

@@ -37,7 +37,7 @@ from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.remembered import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
-from anaphora.tasks.suiting.translate import check_invented, suit_pairs
+from anaphora.tasks.suiting.translate import check_invented, suit_pairs, writes_symbols
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs, warn_of_unknown
 from anaphora.tasks.translate.info import TranslatorSettings
@@ -142,7 +142,7 @@ class Translator(Writer):
                 longest = max(targets) + 1
                 s = self.settings_ = s.model_copy(update={"max_length": longest + longest // 2})
         shown = dev.read(range(min(len(dev), s.valid_examples)))
-        return TranslationObjective(s, self.tokenizer_, shown), batches
+        return TranslationObjective(s, self.tokenizer_, shown, symbols=writes_symbols(data)), batches
 
     def _advice(self, run: Path) -> str:
         return str(rival_of(self, run) or "")

@@ -39,8 +39,8 @@ class TranslationObjective:
 
     evaluations = 10  # searching takes long
     uncertainty: float
-    """Of outputs of letters and fewer than `FEW` dev pairs: the standard error of a difference of two measures like the last `final` one,
-    √2 times its own."""
+    """Of outputs of letters, or of other ``symbols`` of a fixed set such as phones, and fewer than `FEW` dev pairs: the standard error of a
+    difference of two measures like the last `final` one, √2 times its own."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class TranslationObjective:
         dev: Sequence[tuple[str, str]],
         *,
         samples: int = 4,
+        symbols: bool = False,
     ):
         self.settings = settings
         self._step = 1
@@ -59,7 +60,7 @@ class TranslationObjective:
         self.tokenizer = tokenizer
         self.chance = math.log(tokenizer.target.size)
         self._dev = list(dev)
-        letters = "char" in (settings.target_tokens or settings.tokens)
+        letters = symbols or "char" in (settings.target_tokens or settings.tokens)
         if letters and 1 < len(self._dev) < FEW and self.metric in ("chrf", "exact_match"):
             self.uncertainty = 0.0
         self._shown = samples
