@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from anaphora.data.reopening import Described, reopen_both
+from anaphora.data.sources.met import report_met
 from anaphora.data.sources.opening import open_source, reopen_source
 from anaphora.data.sources.report import report_held
 from anaphora.data.sources.roles import TEXT_PAIR
@@ -97,7 +98,9 @@ def open_parts(
         report_held(len(dev), len(whole))
         return train, dev
 
-    return open_both(data, valid, open_, apart)
+    train, dev = open_both(data, valid, open_, apart)
+    report_met(train, dev)
+    return train, dev
 
 
 def reopen_parts(descriptions: Mapping[str, Any], reopen: Callable[[Mapping[str, Any]], P]) -> tuple[P, P]:

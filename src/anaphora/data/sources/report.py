@@ -26,6 +26,11 @@ def reported(listener: Callable[[str], object], *, unless_heard: bool = False) -
         _listener.reset(token)
 
 
+def heard() -> bool:
+    """Whether anyone listens."""
+    return _listener.get() is not None
+
+
 def say(line: str) -> None:
     """Give the listener a line, if there is one."""
     if listener := _listener.get():
@@ -42,7 +47,7 @@ def report_held(dev: int, whole: int, what: str = "rows", *, last: bool = False)
 
 def report(table: Table, source: Source) -> None:
     """Report what was detected in an opened file."""
-    if _listener.get():  # labels are counted for it
+    if heard():  # labels are counted for it
         say(reading(table, source))
 
 
