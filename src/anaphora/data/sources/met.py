@@ -18,7 +18,7 @@ MOST_TEXT = 64 << 20
 def report_met(train: Any, dev: Any) -> None:
     """Report how many of the rows ``dev`` have an input that rows of ``train`` have, too, where they are many and the rows are texts.
 
-    Several answers to one question, several translations of one sentence and rows that come twice are so told apart from new ones: rows are
+    Several answers to one question, several translations of one sentence and rows that come twice are no test of new inputs: rows are
     held out one by one, so the others of their kind stay in training.
     """
     if not heard() or not isinstance(train, Source) or not isinstance(dev, Source):
