@@ -54,15 +54,7 @@ def test_a_ban_leads_elsewhere_and_a_force_back(translator):
     assert beam_of(at) == beam_of(other)
     whole = [*free.facts["found"]["pieces"], "</s>"]
     again = an.steer(translator, "abcab", force=whole)
-    # the same symbols with the same score; one row computed beside others rounds otherwise on some processors
-    numbers = ("score", "log_prob")
-    assert [again.facts["found"][key] for key in numbers] == pytest.approx(
-        [free.facts["found"][key] for key in numbers], abs=1e-5
-    )
-    assert {**again.facts["found"], **dict.fromkeys(numbers)} == {
-        **free.facts["found"],
-        **dict.fromkeys(numbers),
-    }
+    assert again.facts["found"] == free.facts["found"]  # the same symbols with the same score, bit by bit
     by_place = an.steer(translator, "abcab", force={1: free.facts["found"]["symbols"][0]})
     assert by_place.facts["found"]["pieces"][0] == first
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import AnaphoraError
-from anaphora.search._candidates import best_symbols, check_shape
+from anaphora.search._candidates import all_log_probs, best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases
 from anaphora.search._coverage import Coverage
 from anaphora.search._greedy import best_path
@@ -151,7 +151,7 @@ def _candidates(
     if not ruled:
         return best_symbols(scores, count, rows=rows, forbidden=forbidden, logits=logits)
     check_shape(scores, rows)
-    log_probs, wanted = constrained(scores.float().log_softmax(1) if logits else scores, ruled)
+    log_probs, wanted = constrained(all_log_probs(scores) if logits else scores, ruled)
     best = best_symbols(log_probs, count, rows=rows, forbidden=forbidden)
     add_wanted(best, log_probs, wanted)
     return best

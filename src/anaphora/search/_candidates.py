@@ -50,6 +50,14 @@ def best_symbols(
     return best
 
 
+def all_log_probs(scores: Tensor) -> Tensor:
+    """log p ``(rows, V)`` of logits, bit for bit what `best_symbols` gives of the best: a rule changes which symbols are looked at, and no
+    number."""
+    if native.ready(scores):
+        return native.log_probs(scores)
+    return scores.float() - scores.float().logsumexp(1, keepdim=True)
+
+
 def _listed(log_probs: Tensor, symbols: Tensor) -> list[list[tuple[float, int]]]:
     best = []
     for log_p, places in zip(log_probs.tolist(), symbols.tolist(), strict=True):

@@ -193,6 +193,16 @@ def best_symbols(logits: Tensor, count: int, forbidden: int | None) -> tuple[Ten
     return log_p, found
 
 
+def log_probs(logits: Tensor) -> Tensor:
+    """log p ``(rows, symbols)`` of all symbols, bit for bit what `best_symbols` gives of the best."""
+    logits = logits.contiguous()
+    rows, symbols = logits.shape
+    check("log p: logits", logits, (rows, symbols), torch.float32)
+    log_p = torch.empty_like(logits)
+    _call("log_probs", (rows, _threads(8 * logits.numel()), symbols), (logits, log_p))
+    return log_p
+
+
 def _threads(work: int) -> int:
     return max(1, min(torch.get_num_threads(), work // _THREADED))
 

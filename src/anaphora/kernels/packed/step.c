@@ -153,6 +153,49 @@ int attend_pages(const L *n, void *const *p) { return run_all(n, p, n[1], pages_
 /* ---------------------------------------------------------------- best symbols */
 #define CHUNK 256
 
+/* Of a row x: the greatest of each chunk in tops, that of all (0 where nothing is possible) in base; gives Σ e^(x − base). */
+static double total_of(L symbols, const float *x, float *tops, float *base) {
+  const L chunks = (symbols + CHUNK - 1) / CHUNK;
+  float greatest = -INFINITY;
+  double total = 0;
+  for (L c = 0; c < chunks; c++) {
+    const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
+    float top = -INFINITY;
+#pragma omp simd reduction(max : top)
+    for (L i = c * CHUNK; i < end; i++) top = x[i] > top ? x[i] : top;
+    tops[c] = top;
+    greatest = top > greatest ? top : greatest;
+  }
+  const float least = *base = greatest == -INFINITY ? 0 : greatest;
+  for (L c = 0; c < chunks; c++) {
+    const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
+    float shares[CHUNK];
+#pragma omp simd
+    for (L i = 0; i < end - c * CHUNK; i++) {
+      const float e = x[c * CHUNK + i] - least;
+      shares[i] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
+    }
+    total += sum_of_row(end - c * CHUNK, shares);
+  }
+  return total;
+}
+
+/* n: rows, threads, symbols. p: logits (rows, symbols); log p (rows, symbols), the numbers that best_symbols gives of them. */
+static int log_part(const L *n, void *const *p, L part) {
+  const L symbols = n[2];
+  float *tops = malloc((symbols + CHUNK - 1) / CHUNK * sizeof(float));
+  if (!tops) return 1;
+  ROWS(part) {
+    const float *x = (const float *)p[0] + r * symbols;
+    float *log_p = (float *)p[1] + r * symbols, base;
+    const double total = log(total_of(symbols, x, tops, &base));
+    for (L i = 0; i < symbols; i++) log_p[i] = (float)(x[i] - base - total);
+  }
+  free(tops);
+  return 0;
+}
+int log_probs(const L *n, void *const *p) { return run_all(n, p, n[1], log_part); }
+
 /* n: rows, threads, symbols, count, forbidden symbol or −1. p: logits (rows, symbols); log p (rows, count) and symbol
    (rows, count) of the best, greatest first, equal ones by lower symbol; −∞ where there are fewer. log p = logit −
    log Σ e^logit over all symbols, the forbidden one too; NaN in a row makes all its log p NaN. */
@@ -164,26 +207,10 @@ static int best_part(const L *n, void *const *p, L part) {
   ROWS(part) {
     const float *x = (const float *)p[0] + r * symbols;
     L *found = (L *)p[2] + r * count, have = 0;
-    float greatest = -INFINITY;
-    double total_share = 0;
+    float base;
+    const double total_share = total_of(symbols, x, tops, &base);
     for (L c = 0; c < chunks; c++) {
       const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
-      float top = -INFINITY;
-#pragma omp simd reduction(max : top)
-      for (L i = c * CHUNK; i < end; i++) top = x[i] > top ? x[i] : top;
-      tops[c] = top;
-      greatest = top > greatest ? top : greatest;
-    }
-    const float base = greatest == -INFINITY ? 0 : greatest;
-    for (L c = 0; c < chunks; c++) {
-      const L end = (c + 1) * CHUNK < symbols ? (c + 1) * CHUNK : symbols;
-      float shares[CHUNK];
-#pragma omp simd
-      for (L i = 0; i < end - c * CHUNK; i++) {
-        const float e = x[c * CHUNK + i] - base;
-        shares[i] = e < -104.f ? 0 : e == e ? r_exp(e) : e;
-      }
-      total_share += sum_of_row(end - c * CHUNK, shares);
       if (have == count && !(tops[c] > best[count - 1])) continue;
       for (L i = c * CHUNK; i < end; i++) {
         if (i == forbidden || x[i] == -INFINITY || (have == count && !(x[i] > best[count - 1]))) continue;
