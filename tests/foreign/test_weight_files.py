@@ -256,6 +256,28 @@ def test_a_damaged_file_is_refused_in_one_sentence(name: str, tmp_path: Path) ->
     assert all(torch.equal(one, before[key]) for key, one in module.state_dict().items())
 
 
+def keras_archive(path: Path) -> Path:
+    with zipfile.ZipFile(path, "w") as packed:
+        for name in ("metadata.json", "config.json", "model.weights.h5"):
+            packed.writestr(name, "{}")
+    return path
+
+
+def hdf5(path: Path) -> Path:
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(800))
+    return path
+
+
+@pytest.mark.parametrize("write", [keras_archive, hdf5])
+@pytest.mark.parametrize("into", [False, True])
+def test_a_keras_file_says_how_to_convert_it(
+    write: Callable[[Path], Path], into: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "model.weights")
+    with pytest.raises(RunError, match=r"Keras file, which is not read: .*safetensors.*ONNX"):
+        an.load(path, **({"into": Small()} if into else {}))
+
+
 def test_a_file_that_does_not_say_what_it_is_asks_for_the_module(tmp_path: Path) -> None:
     torch.save(Small().state_dict(), tmp_path / "w.pt")
     with pytest.raises(RunError, match=r"6 tensors \(rnn.weight_ih_l0 \(28, 5\).*into=MODULE"):

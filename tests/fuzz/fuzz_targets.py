@@ -313,14 +313,9 @@ def foreign() -> dict[str, Target]:
         with torch.no_grad():
             return load(path, device="cpu")(torch.zeros(1, 3, dtype=torch.long))
 
-    found = {
+    return {
         "state dict": (seeds("gru.pt"), opened),
         "gru npz": (seeds("gru.npz"), opened),
         "onnx": (seeds("gru.onnx"), opened),
         "json tensors": (seeds("tensors.json"), written),
     }
-    try:
-        import h5py  # noqa: F401
-    except ImportError:
-        return found
-    return {**found, "h5": (seeds("keras.h5"), opened), "keras": (seeds("model.keras"), opened)}

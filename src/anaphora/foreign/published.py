@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,25 +61,11 @@ class PublishedTranslator:
     around: Around = field(default_factory=Around)
 
 
-@dataclass(frozen=True)
-class PublishedKeras:
-    """Weights that Keras saved without their config, which ``model`` gives: a function of the tensors and of the version of
-    Keras, as a config of its own has it. ``an.load`` gives the module."""
-
-    name: str
-    known_by: tuple[str, ...]
-    model: Callable[[Mapping[str, Tensor], str], dict[str, Any]]
-    prefix: str = ""
-    needs: tuple[str, ...] = ("keras_version",)
-
-
-Published = PublishedModule | PublishedTranslator | PublishedKeras
+Published = PublishedModule | PublishedTranslator
 
 
 def published(known: Sequence[Published], given: Weights) -> tuple[Published, Weights] | None:
     """The one that the file is, and its tensors without their prefix; None where it is no one of them."""
-    if "names" in given.config:
-        given = _counted_anew(given)
     for one in known:
         named = all(one.prefix + name in given.tensors for name in one.known_by)
         if named and all(key in given.config for key in one.needs):
@@ -92,24 +77,6 @@ def published(known: Sequence[Published], given: Weights) -> tuple[Published, We
             if not isinstance(one, PublishedTranslator) or one.accepts(own):
                 return one, replace(given, tensors=own)
     return None
-
-
-def _counted_anew(given: Weights) -> Weights:
-    """Layers that Keras numbered within a process (``lstm_3``, ``lstm_4``), numbered from 1."""
-    groups = sorted({name.split("/")[0] for name in given.tensors}, key=lambda name: (len(name), name))
-    anew: dict[str, str] = {}
-    for group in groups:
-        base = re.sub(r"_\d+$", "", group)
-        if base != group:
-            before = sum(re.sub(r"_\d+$", "", one) == base for one in anew)
-            anew[group] = f"{base}_{before + 1}"
-
-    def renamed(name: str) -> str:
-        return "/".join(anew.get(part, part) for part in name.split("/"))
-
-    names = {renamed(group): [renamed(name) for name in own] for group, own in given.config["names"].items()}
-    tensors = {renamed(name): one for name, one in given.tensors.items()}
-    return replace(given, tensors=tensors, config={**given.config, "names": names})
 
 
 def fill(

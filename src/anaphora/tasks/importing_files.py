@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from anaphora.errors import RunError
 from anaphora.foreign.architectures.files import PUBLISHED
 from anaphora.foreign.filling import fill_module, recurrent_of
 from anaphora.foreign.hows import Sizes
-from anaphora.foreign.keras import keras_model
 from anaphora.foreign.mapping import Rule
 from anaphora.foreign.published import (
     NO_SIZES,
-    PublishedKeras,
     PublishedModule,
     PublishedTranslator,
     fill,
@@ -53,13 +50,8 @@ def open_file(
         return into
     if names or rules:
         raise RunError("names and rules say where tensors go; give the module too: into=MODULE.")
-    if "model" in given.config:
-        return keras_model(given).to(choose_device(device))
     if known := published(PUBLISHED, given):
         one, own = known
-        if isinstance(one, PublishedKeras):
-            config = one.model(own.tensors, str(own.config["keras_version"]))
-            return keras_model(replace(own, config={**own.config, "model": config})).to(choose_device(device))
         return (
             _module(one, own, device) if isinstance(one, PublishedModule) else _translator(one, own, device)
         )

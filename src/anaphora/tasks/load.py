@@ -127,8 +127,8 @@ def load(
 
     A folder of `transformers` (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral, Qwen 2, T5, BART, Marian,
     mBART, M2M-100, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4) opens as the task that its class is for; ``anaphora import`` makes a
-    run folder of it, as of a folder that Joey NMT or sockeye 3 trained a Transformer in. A file of weights is safetensors, a state dict of torch, npz, ONNX, or Keras' ``.keras`` and ``.h5``, which give
-    the module that they describe. A published model (docs/guides/public-models.md) gives its estimator or module, an ``nn.LSTM``
+    run folder of it, as of a folder that Joey NMT or sockeye 3 trained a Transformer in. A file of weights is safetensors, a state dict of torch, npz
+    or ONNX. A published model (docs/guides/public-models.md) gives its estimator or module, an ``nn.LSTM``
     or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
 
     Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such checkpoint.

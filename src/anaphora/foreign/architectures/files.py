@@ -2,12 +2,10 @@
 
 from anaphora.foreign.architectures.anarcii import ANARCII
 from anaphora.foreign.architectures.beatnet import BEATNET
-from anaphora.foreign.architectures.chars2vec import CHARS2VEC
 from anaphora.foreign.architectures.g2p_en import G2P_EN
 from anaphora.foreign.architectures.min_gpt import MIN_GPT
 from anaphora.foreign.architectures.resemblyzer import RESEMBLYZER
 from anaphora.foreign.architectures.silero_vad import SILERO_VAD, SILERO_VAD_BRANCH, SILERO_VAD_ONNX
-from anaphora.foreign.architectures.textgenrnn import TEXTGENRNN
 from anaphora.foreign.published import Published
 
 PUBLISHED: tuple[Published, ...] = (
@@ -18,7 +16,5 @@ PUBLISHED: tuple[Published, ...] = (
     BEATNET,
     G2P_EN,
     *ANARCII,
-    CHARS2VEC,
-    TEXTGENRNN,
     MIN_GPT,
 )

@@ -74,23 +74,3 @@ def rope(config: Values) -> dict[str, Any]:
 
 def _first(default: float, *values: Any) -> float:
     return float(next((value for value in values if value is not None), default))
-
-
-def keras_layer(kind: str, name: str, **config: Any) -> dict[str, Any]:
-    """A layer as the config of a Keras model has it."""
-    return {"class_name": kind, "name": name, "config": {"name": name, **config}}
-
-
-def keras_sequence(*layers: dict[str, Any]) -> dict[str, Any]:
-    """The config of layers one after the other."""
-    return {"class_name": "Sequential", "config": {"layers": list(layers)}}
-
-
-def keras_graph(*layers: tuple[dict[str, Any], tuple[str, ...]]) -> dict[str, Any]:
-    """The config of layers, each with the names of those that it reads; the first is the input, the last the output."""
-    found = [
-        {**layer, "inbound_nodes": [[[name, 0, 0, {}] for name in reads]] if reads else []}
-        for layer, reads in layers
-    ]
-    ends = {f"{side}_layers": [[found[at]["name"], 0, 0]] for side, at in (("input", 0), ("output", -1))}
-    return {"class_name": "Model", "config": {"layers": found, **ends}}

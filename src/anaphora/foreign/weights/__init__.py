@@ -1,4 +1,4 @@
-"""Files of weights, by their first bytes: safetensors, torch's state dicts, npz, ONNX, Keras h5 and ``.keras``.
+"""Files of weights, by their first bytes: safetensors, torch's state dicts, npz, ONNX and JSON.
 
 Nothing in a file is executed, and no more memory is taken than `anaphora.files.limits` allows.
 """

@@ -17,7 +17,7 @@ from anaphora.files import clause
 class Weights:
     """The tensors of a file by their names, as they are stored.
 
-    ``config``: what the file says of its architecture (Keras); ``beside``: named parts that are no weights of the model
+    ``config``: what the file says of its architecture (JSON); ``beside``: named parts that are no weights of the model
     (of an optimizer, for one) and were left out.
     """
 

@@ -14,7 +14,6 @@ from anaphora.files import clause
 from anaphora.files.arrays import Numbers, load_npz
 from anaphora.files.opening import streamed
 from anaphora.foreign.weights.found import Weights, unreadable
-from anaphora.foreign.weights.hdf5 import read_h5, read_keras
 from anaphora.foreign.weights.json_file import read_json_tensors
 from anaphora.foreign.weights.onnx_file import read_onnx
 from anaphora.foreign.weights.torch_file import read_checkpoint, read_safetensors
@@ -24,7 +23,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def kind_of(path: Path) -> str:
-    """``safetensors``, ``torch``, ``npz``, ``onnx``, ``h5``, ``keras``, ``json``, or nothing for another file.
+    """``safetensors``, ``torch``, ``npz``, ``onnx``, ``keras``, ``json``, or nothing for another file.
 
     Only the first bytes and the names inside an archive are looked at. A `RunError` where the file cannot be opened.
     """
@@ -40,7 +39,7 @@ def kind_of(path: Path) -> str:
     if not head:
         raise RunError(f"{path} is empty; download it again.")
     if head.startswith(_HDF5):
-        return "h5"
+        return "keras"
     if head[8:9] == b"{" and head[5:8] == b"\0\0\0":
         return "safetensors"
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
@@ -75,16 +74,17 @@ def read_weights(path: Path, *, part: str = "") -> Weights:
         return read_checkpoint(path, part)
     if kind == "npz":
         return Weights(path, kind, _npz(path))
-    if kind == "h5":
-        return read_h5(path)
     if kind == "keras":
-        return read_keras(path)
+        raise RunError(
+            f"{path} is an HDF5 or Keras file, which is not read: save its weights as .npz or safetensors, or the model "
+            'as ONNX (model.export("model.onnx", format="onnx")).'
+        )
     if kind == "json":
         return read_json_tensors(path)
     if kind == "onnx":
         return Weights(path, kind, read_onnx(path))
     raise RunError(
-        f"{path} is no file of weights that is read here (safetensors, a state dict of torch, npz, ONNX, Keras); convert it to one of them."
+        f"{path} is no file of weights that is read here (safetensors, a state dict of torch, npz, ONNX); convert it to one of them."
     )
 
 
