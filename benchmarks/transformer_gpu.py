@@ -1,14 +1,13 @@
 """Training a Transformer language model on a GPU: our step beside a plain PyTorch model under ``torch.compile``.
 
-    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--sustained 5] [--only 6x384] [--fp8] [--profile]
+    python benchmarks/transformer_gpu.py [--json] [--steps 30] [--rounds 3] [--sustained 5] [--only 6x384] [--profile]
 
 Both sides: the same sizes, bf16 autocast, clipped gradients, fused AdamW, no dropout, the same batches of random symbols,
 in turns in one process; the least time of several rounds counts. A GPU that is busy for half a second may have to lower its
 clock, to stay within its power. So there is a pause before each side of a round, and ``--sustained`` seconds of each side give
 rows of their own, the median of the second half. The peer is the usual few lines: embeddings, blocks of
 ``scaled_dot_product_attention`` and GELU, ``F.cross_entropy``, and the whole loss compiled. A row also says how many
-floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16). ``--fp8`` adds a
-row for ``products = fp8``, whose products do not compute what the peer's do: it is about time alone.
+floating-point operations of the model a second does, as a share of ``--peak`` (989e12, an H200's dense bf16).
 Needs an NVIDIA GPU.
 """
 
@@ -119,14 +118,13 @@ def plain(size: Size) -> Step:
     return step
 
 
-def ours(size: Size, products: str = "half") -> Step:
+def ours(size: Size) -> Step:
     settings = resolve(
         TASKS["language"],
         {
             "model": "transformer", "layers": size.layers, "hidden": size.width, "heads": size.heads, "context": size.context,
             "feedforward": 4 * size.width, "batch_tokens": size.rows * size.context, "dropout": 0.0, "optimizer": "adamw",
             "weight_decay": 0.1, "lr": 3e-4, "clip": 1.0, "activation": "gelu",
-            "products": products,
         },
     )  # fmt: skip
     seed_everything(1, "model")
@@ -178,8 +176,6 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     size = SIZES[name]
     data = batches(size)
     sides = {"ours": ours(size), "theirs": plain(size)}
-    if options.fp8:
-        sides["ours, fp8"] = ours(size, "fp8")
     best = dict.fromkeys(sides, float("inf"))
     for side, step in sides.items():
         begun = time.perf_counter()
@@ -250,9 +246,6 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=list(SIZES), help="one size alone")
     parser.add_argument("--peak", type=float, default=989e12, help="operations a second of the GPU")
-    parser.add_argument(
-        "--fp8", action="store_true", help="also with products of eight bits (products = fp8)"
-    )
     parser.add_argument("--profile", action="store_true", help="print where the time of the GPU goes")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []

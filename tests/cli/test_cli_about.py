@@ -96,7 +96,6 @@ def test_explain_knows_the_options_of_trained_runs(capsys):
     ("word", "told", "shown"),
     [
         ("muon", "muon is a value of optimizer:", "orthogonalised momentum"),
-        ("fp8", "fp8 is a value of products:", "half, fp8"),
         (
             "dynamic-evaluation",
             "dynamic-evaluation is called dynamic here.",

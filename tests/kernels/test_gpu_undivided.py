@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from anaphora.kernels.gpu import undivided as module
+from anaphora.kernels.gpu.products import wide_product
 from anaphora.kernels.gpu.undivided import fills, undivided
-from anaphora.nn.transformer.factors import wide_product
 
 
 def test_tiles_must_come_out_even() -> None:

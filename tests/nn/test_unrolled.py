@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from test_transformer_lean import SYMBOLS, batch, check, made, with_gradients
+from test_transformer_lean import SYMBOLS, batch, check, made
 
-from anaphora.data.text_stream import StreamBatch
-from anaphora.errors import SettingsError
 from anaphora.kernels.gpu import products
 from anaphora.kernels.gpu.beside import Beside
-from anaphora.models.language_passes import fills_gpu, has_large_output, is_written_out, why_not_eight
-from anaphora.settings.language import LanguageSettings
-from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
+from anaphora.models.language_passes import fills_gpu, has_large_output, is_written_out
 from anaphora.tasks.language.build import build_language
-from anaphora.tasks.language.estimator import LanguageModel
-from anaphora.tasks.language.objective import LanguageObjective, unrolled_loss, window_loss
+from anaphora.tasks.language.objective import unrolled_loss
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.training.replay import Replayed
 
@@ -79,93 +72,6 @@ def test_it_goes_backward_once() -> None:
         total.backward()
 
 
-def near_with_eight_bits(device: str) -> None:
-    """Gradients of products of eight bits are those of many within some percent: their numbers have a step of 6 to 12 percent."""
-    model = made(layers=3).to(device)
-    total, wanted = with_gradients(window_loss, model.double(), device)
-    model.float()
-    with torch.autocast(device, torch.bfloat16):
-        found = with_gradients(partial(unrolled_loss, eights=True), model, device)
-    torch.testing.assert_close(found[0], total, rtol=1e-3, atol=0)
-    errors = {name: float((found[1][name] - truth).norm() / truth.norm()) for name, truth in wanted.items()}
-    assert max(errors.values()) < 0.15, errors
-    assert max(errors.values()) > 0.01  # or they would not be of eight bits
-
-
-def test_products_of_eight_bits() -> None:
-    near_with_eight_bits("cpu")
-
-
-def eight(model: Any, **changes: Any) -> LanguageObjective:
-    settings = resolve(TASKS["language"], {"model": "transformer", "products": "fp8", **changes})
-    return LanguageObjective(settings, SYMBOLS, measure=lambda _: {}, show=lambda _: [])
-
-
-def test_eight_bits_are_refused_where_there_are_none() -> None:
-    model, (inputs, targets) = made(), batch()
-    given = StreamBatch(inputs.numpy(), targets.numpy(), list(range(4)), True)
-    with pytest.raises(SettingsError, match="needs an NVIDIA GPU of compute capability 8"):
-        eight(model).loss(model, given)
-    with pytest.raises(SettingsError, match="takes the library's own loss"):
-        eight(model, loss=torch.nn.functional.cross_entropy).loss(model, given)
-    model.eval()
-    assert eight(model).loss(model, given).count == 64  # evaluation computes as ever
-    with pytest.raises(SettingsError, match="lines = true"):
-        resolve(TASKS["language"], {"model": "transformer", "products": "fp8", "lines": True})
-    with pytest.raises(SettingsError, match="products"):
-        resolve(TASKS["language"], {"model": "lstm", "products": "fp8"})
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_eight_bits_are_refused_before_anything_is_written(tmp_path: Path, seeds: int) -> None:
-    old = tmp_path / "old"
-    old.mkdir()
-    (old / "config.json").write_text("{}")
-    m = LanguageModel("transformer", products="fp8", tokens="char", device="cpu")
-    for out, force in ((tmp_path / "new", False), (old, True)):
-        with pytest.raises(SettingsError, match="needs an NVIDIA GPU of compute capability 8"):
-            m.fit(["a text"] * 50, out=out, force=force, seeds=seeds)
-    with pytest.raises(SettingsError, match="needs an NVIDIA GPU"):
-        m.plan(["a text"] * 50)
-    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == [
-        "old",
-        "old/config.json",
-    ]
-
-
-def test_settings_that_eight_bits_do_not_go_with_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settings(**changes: Any) -> LanguageSettings:
-        given = {"model": "transformer", "products": "fp8", "dropout": 0.0, **changes}
-        return resolve(TASKS["language"], given)  # type: ignore[return-value]
-
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
-    gpu = torch.device("cuda")
-    refuse_eight_here(settings(), gpu)
-    for changes, why in (
-        ({"compile": "off"}, "compile"),
-        ({"precision": "fp32"}, "bf16"),
-        ({"loss": torch.nn.functional.cross_entropy}, "own loss"),
-    ):
-        with pytest.raises(SettingsError, match=why):
-            refuse_eight_here(settings(**changes), gpu)
-    refuse_eight_for(settings())
-    with pytest.raises(SettingsError, match="without dropout"):
-        refuse_eight_for(settings(dropout=0.1))
-    with pytest.raises(SettingsError, match="multiple of 16"):
-        refuse_eight_for(settings(feedforward=264))
-
-
-def test_a_model_that_eight_bits_do_not_fit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    gpu = torch.device("cuda")
-    assert why_not_eight(made(), gpu) is None
-    assert "without dropout" in str(why_not_eight(made(dropout=0.1), gpu))
-    assert "multiple of 16" in str(why_not_eight(made(feedforward=264), gpu))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 0))
-    assert "8.9" in str(why_not_eight(made(), gpu))
-
-
 def test_large_steps_have_one_queue() -> None:
     layer: Any = made(hidden=128, feedforward=512).body.stack.layers[0]
     few = torch.zeros(4, 64, dtype=torch.long)
@@ -186,13 +92,6 @@ def test_without_a_second_queue_work_is_done_at_once() -> None:
 
 
 @pytest.mark.cuda
-def test_products_of_eight_bits_on_a_gpu() -> None:
-    if torch.cuda.get_device_capability() < (8, 9):
-        pytest.skip("this GPU has no numbers of eight bits")
-    near_with_eight_bits("cuda")
-
-
-@pytest.mark.cuda
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_it_is_as_exact_on_a_gpu(changes: dict[str, Any]) -> None:
     check(made(**changes).cuda(), "cuda", unrolled_loss)
@@ -200,14 +99,12 @@ def test_it_is_as_exact_on_a_gpu(changes: dict[str, Any]) -> None:
 
 @pytest.mark.cuda
 @pytest.mark.parametrize(
-    ("symbols", "eights", "large"),
-    [(SYMBOLS, False, False), (100, False, False), (SYMBOLS, True, False), (SYMBOLS, False, True)],
+    ("symbols", "large"),
+    [(SYMBOLS, False), (100, False), (SYMBOLS, True)],
 )
 def test_captured_steps_are_those_that_are_not(
-    symbols: int, eights: bool, large: bool, monkeypatch: pytest.MonkeyPatch
+    symbols: int, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if eights and torch.cuda.get_device_capability() < (8, 9):
-        pytest.skip("this GPU has no numbers of eight bits")
     if large:  # one queue, and other kernels for products
         monkeypatch.setattr(products, "LARGE", 0)
         monkeypatch.setattr(products, "_known", {})
@@ -222,8 +119,7 @@ def test_captured_steps_are_those_that_are_not(
     drawn = torch.Generator("cuda").manual_seed(2)
     batches = torch.randint(4, symbols, (5, 2, 16, 64), device="cuda", generator=drawn)
     found, start = [], [weight.detach().clone() for weight in model.parameters()]
-    loss = partial(unrolled_loss, eights=eights)
-    for function in (Replayed(loss, model), loss):
+    for function in (Replayed(unrolled_loss, model), unrolled_loss):
         each = []
         with torch.no_grad():
             torch._foreach_copy_(list(model.parameters()), start)

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from anaphora.kernels.gpu import entrance, logit_step, output_loss, products
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.columns import added
-from anaphora.kernels.gpu.eight import MULTIPLE
+from anaphora.kernels.gpu.products import wide_product
 from anaphora.models.language import Language, TransformerBody
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
-from anaphora.nn.transformer.factors import wide_product
 from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled
 
 
@@ -40,32 +39,6 @@ def is_written_out(model: nn.Module) -> bool:
     )
 
 
-def why_not_eight(model: nn.Module, device: torch.device) -> str | None:
-    """Why the products of ``model`` cannot be of eight bits on ``device``, as the end of a sentence; None where they can."""
-    return why_not_eight_on(device) or why_not_eight_of(model)
-
-
-def why_not_eight_on(device: torch.device) -> str | None:
-    """Why no products can be of eight bits on ``device``."""
-    if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 9):
-        return "it needs an NVIDIA GPU of compute capability 8.9 or later (Ada, Hopper), which this is not"
-    return None
-
-
-def why_not_eight_of(model: nn.Module) -> str | None:
-    """Why the products of ``model`` cannot be of eight bits on any device."""
-    if not is_written_out(model):
-        return (
-            "it is for norm-first Transformers with biases, without dropout, rotary positions, gates or shared keys, whose width is a "
-            "multiple of 128 up to 1024"
-        )
-    if any(
-        layer.feedforward.first.out_features % MULTIPLE for layer in cast(Language, model).body.stack.layers
-    ):
-        return f"it needs a feedforward that is a multiple of {MULTIPLE}"
-    return None
-
-
 def has_large_output(model: Language) -> bool:
     """Whether `written_out_loss` computes the loss as well."""
     output = model.output
@@ -75,9 +48,9 @@ def has_large_output(model: Language) -> bool:
 class _Step:
     """What the parts of one step share."""
 
-    def __init__(self, model: Language, inputs: Tensor, eights: bool):
-        self.beside = Beside(inputs.device, second=eights or not fills_gpu(model, inputs))
-        self.stack = StackPasses(model.body.stack, len(inputs), self.beside, eights=eights)
+    def __init__(self, model: Language, inputs: Tensor):
+        self.beside = Beside(inputs.device, second=not fills_gpu(model, inputs))
+        self.stack = StackPasses(model.body.stack, len(inputs), self.beside)
         self.scale = float(model.body.embedding.scale)
         self.dtype = torch.get_autocast_dtype(inputs.device.type)
         self.tied = model.output.matrix is model.body.embedding.weight if has_large_output(model) else False
@@ -94,19 +67,14 @@ def fills_gpu(model: Language, inputs: Tensor) -> bool:
     return inputs.numel() * weight.numel() >= products.LARGE
 
 
-def states(model: Language, inputs: Tensor, *, eights: bool = False) -> Tensor:
-    """What enters the output layer ``(rows, time, width)`` of inputs ``(rows, time)``, in the type that autocast computes in.
-
-    With ``eights`` the stack's products are of eight bits, as `StackPasses` says.
-    """
-    return _states(model, inputs, _Step(model, inputs, eights))
+def states(model: Language, inputs: Tensor) -> Tensor:
+    """What enters the output layer ``(rows, time, width)`` of inputs ``(rows, time)``, in the type that autocast computes in."""
+    return _states(model, inputs, _Step(model, inputs))
 
 
-def written_out_loss(
-    model: Language, inputs: Tensor, targets: Tensor, ignored: int, *, eights: bool = False
-) -> Tensor:
+def written_out_loss(model: Language, inputs: Tensor, targets: Tensor, ignored: int) -> Tensor:
     """−Σ log p(target) over ``(rows, time)``; targets that are ``ignored`` add nothing. For models that `has_large_output`."""
-    step, output = _Step(model, inputs, eights), cast(Output, model.output)
+    step, output = _Step(model, inputs), cast(Output, model.output)
     weight, bias = output.matrix.detach(), output.bias.detach()  # `_States` gives their gradients
     rounded = step.beside.run(lambda: [_aligned(one, step.dtype) for one in (weight, bias)])
     ready = step.beside.so_far()

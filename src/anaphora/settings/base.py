@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from anaphora.errors import SettingsError
+from anaphora.settings.removed import REMOVED
 from anaphora.settings.synonyms import SYNONYMS
 
 
@@ -59,6 +60,8 @@ def build(
 def _sentence(kind: type[Settings], problem: Any, owner: str, where: Mapping[str, str]) -> str:
     key = str(problem["loc"][0]) if problem["loc"] else ""
     place = f"{where[key]}: " if key in where else ""
+    if problem["type"] == "extra_forbidden" and key in REMOVED:
+        return f"{place}{REMOVED[key]}"
     if problem["type"] == "extra_forbidden":
         return f"{place}{key} is not a setting of {owner}.{suggestion(key, list(kind.model_fields))}"
     if not key:  # a rule between several settings

@@ -303,11 +303,6 @@ class LanguageSettings(
         description="auto replays a Transformer's training step from captured graphs on an NVIDIA GPU; steps that the library has no "
         "kernels for (as those with dropout) are compiled by torch: a minute of waiting, then faster steps.",
     )
-    products: Literal["half", "fp8"] = Field(
-        "half",
-        description="Arithmetic of the products in a Transformer's layers while training on a GPU: half is that of precision; fp8 takes "
-        "eight bits forward and for the gradients that go down the layers (NVIDIA GPUs of compute capability 8.9 or later).",
-    )
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -338,10 +333,6 @@ class LanguageSettings(
         if self.documents != "none" and self.lines:
             raise ValueError(
                 "documents is about running text: with lines = true every line is by itself anyway"
-            )
-        if self.products == "fp8" and self.lines:
-            raise ValueError(
-                "products = 'fp8' is for windows of running text: with lines = true, leave products out"
             )
         if self.backward and not self.lines:
             raise ValueError("backward = true reads single lines from their end: set lines = true as well")

@@ -14,6 +14,7 @@ from anaphora.errors import RunError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.settings.base import Settings
 from anaphora.settings.own import parts_of
+from anaphora.settings.removed import without_removed
 from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
 
 FORMAT = 1
@@ -139,7 +140,7 @@ def _parse(path: Path, document: Any) -> RunConfig:
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
     try:
         settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
-        config = RunConfig(task, resolve(task, _as_then(task, settings)), data)
+        config = RunConfig(task, resolve(task, _as_then(task, without_removed(settings))), data)
         _note_sources(config, document.get("parts"))
         return config
     except SettingsError as error:

@@ -760,8 +760,6 @@ class LanguageModelKeywords(DrawKeywords, SampleKeywords, TrainingKeywords, Hold
     """Most dev symbols read at each evaluation while training; 0 = all of them. Default: 100000."""
     compile: Literal["auto", "off"]
     """auto replays a Transformer's training step from captured graphs on an NVIDIA GPU; steps that the library has no kernels for (as those with dropout) are compiled by torch: a minute of waiting, then faster steps. Default: 'auto'."""
-    products: Literal["half", "fp8"]
-    """Arithmetic of the products in a Transformer's layers while training on a GPU: half is that of precision; fp8 takes eight bits forward and for the gradients that go down the layers (NVIDIA GPUs of compute capability 8.9 or later). Default: 'half'."""
     batch_tokens: int
     """Symbols in one batch (padded, the longer side counts), over all devices together. Larger is smoother and, on a GPU, faster per symbol. Default: 2048."""
     loss: Literal["auto"] | Callable[..., Any]

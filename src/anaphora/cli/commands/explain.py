@@ -61,6 +61,7 @@ def command(key: str | None, task: str | None, model: str | None, as_json: bool)
     from anaphora.cli.words import find_task
     from anaphora.errors import SettingsError
     from anaphora.settings.base import suggestion
+    from anaphora.settings.removed import REMOVED
     from anaphora.settings.synonyms import SYNONYMS
     from anaphora.tasks.registry import TASKS
 
@@ -86,6 +87,8 @@ def command(key: str | None, task: str | None, model: str | None, as_json: bool)
     wanted = key.replace("-", "_").replace(" ", "_").partition("=")[0]
     if _explain(wanted, known, others, as_json=as_json):
         return
+    if wanted in REMOVED:
+        raise SettingsError([REMOVED[wanted]])
     if wanted in ELSEWHERE:
         raise SettingsError([f"{key} is not a setting: it is {ELSEWHERE[wanted]}."])
     named = {info.command: info.presets[key].summary for info in asked if key in info.presets}

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.eight import EIGHT, Eight, rounded, space
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A warp takes a row of WIDTH numbers, four of every 128 in a lane.
@@ -24,7 +23,7 @@ union Four{unsigned long long all;elem each[4];};
 struct alignas(16) Quad{float each[4];};
 __device__ inline float over_warp(float v){for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 extern "C" __global__ void added_norm(const elem*x,const elem*delta,const float*bias,const float*gain,const float*shift,
-                                      elem*kept,elem*y,float*mean,float*inverse,unsigned char*eight,float*scales,int rows,int eps_bits){
+                                      elem*kept,elem*y,float*mean,float*inverse,int rows,int eps_bits){
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31;
   const float eps=__int_as_float(eps_bits);
   for(int turn=blockIdx.x*4+warp;turn<rows;turn+=gridDim.x*4){
@@ -70,7 +69,6 @@ extern "C" __global__ void added_norm(const elem*x,const elem*delta,const float*
       }
       *(unsigned long long*)(y+at+k*128)=o.all;
     }
-    if(EIGHTS)put_row<CHUNKS>(f,eight+at,scales+r,lane);
     if(lane==0){mean[r]=m;inverse[r]=s;}
   }
 }
@@ -84,15 +82,13 @@ class Normed(NamedTuple):
     y: Tensor
     mean: Tensor
     inverse: Tensor
-    eight: Eight | None = None  # y in eight bits, where it is wanted
 
 
 @cache
-def kernel(width: int, centred: bool, adds: bool, biased: bool, eights: bool = False) -> Kernel:
-    """For rows of ``width`` numbers; whether there are a shift, δ and b, and whether y is wanted in eight bits, too."""
+def kernel(width: int, centred: bool, adds: bool, biased: bool) -> Kernel:
+    """For rows of ``width`` numbers; whether there are a shift, δ and b."""
     flags = f"#define CENTRED {int(centred)}\n#define ADDS {int(adds)}\n#define BIASED {int(biased)}\n"
-    flags += f"#define EIGHTS {int(eights)}\n"
-    return Kernel(f"#define WIDTH {width}\n{flags}{EIGHT}{SOURCE}", "added_norm", threads=128)
+    return Kernel(f"#define WIDTH {width}\n{flags}{SOURCE}", "added_norm", threads=128)
 
 
 def by_kernel(
@@ -102,16 +98,14 @@ def by_kernel(
     gain: Tensor,
     shift: Tensor | None,
     eps: float,
-    eights: bool = False,
 ) -> Normed:
     rows, width = x.shape
     kept = x if delta is None and bias is None else torch.empty_like(x)
     y, (mean, inverse) = torch.empty_like(x), gain.new_empty(2, rows).unbind()
-    eight = space(rows, width, x.device) if eights else None
-    pointers = (x, delta, bias, gain, shift, kept, y, mean, inverse, *(eight or (None, None)))
-    made = kernel(width, shift is not None, delta is not None, bias is not None, eights)
+    pointers = (x, delta, bias, gain, shift, kept, y, mean, inverse)
+    made = kernel(width, shift is not None, delta is not None, bias is not None)
     made.run(x, -(-rows // 4), pointers, (rows, float(eps)), KINDS[x.dtype])
-    return Normed(kept, y, mean, inverse, eight)
+    return Normed(kept, y, mean, inverse)
 
 
 def by_torch(
@@ -121,7 +115,6 @@ def by_torch(
     gain: Tensor,
     shift: Tensor | None,
     eps: float,
-    eights: bool = False,
 ) -> Normed:
     wide = x.float()
     if delta is not None:
@@ -135,7 +128,7 @@ def by_torch(
     inverse = torch.rsqrt(centred.square().mean(1) + eps)
     y = centred * inverse[:, None] * gain
     y = y if shift is None else y + shift
-    return Normed(kept, y.to(x.dtype), mean, inverse, rounded(y) if eights else None)
+    return Normed(kept, y.to(x.dtype), mean, inverse)
 
 
 def added_norm(
@@ -145,10 +138,9 @@ def added_norm(
     gain: Tensor,
     shift: Tensor | None,
     eps: float,
-    eights: bool = False,
 ) -> Normed:
-    """x and δ ``(n, width)`` of 16 bits; b, gain and shift ``(width,)`` float32, without a shift RMSNorm; ``eights``: y in eight bits, too.
+    """x and δ ``(n, width)`` of 16 bits; b, gain and shift ``(width,)`` float32, without a shift RMSNorm.
 
     See `normed.fits` for the widths it takes.
     """
-    return (by_kernel if x.is_cuda else by_torch)(x, delta, bias, gain, shift, eps, eights)
+    return (by_kernel if x.is_cuda else by_torch)(x, delta, bias, gain, shift, eps)

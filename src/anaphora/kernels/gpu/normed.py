@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import added, shares
-from anaphora.kernels.gpu.eight import EIGHT, Eight
 from anaphora.kernels.gpu.kernel import KINDS, Kernel
 
 # A warp takes a row of WIDTH numbers, four of every 128 in a lane, and keeps the sums of its columns in registers.
@@ -23,7 +22,7 @@ SOURCE = r"""
 union Four{unsigned long long all;elem each[4];};
 __device__ inline float over_warp(float v){for(int o=16;o;o>>=1)v+=__shfl_xor_sync(~0u,v,o);return v;}
 extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float*mean,const float*inverse,const float*gain,
-                                          const elem*above,elem*out,float*sums,unsigned char*eight,float*scales,int rows,int share){
+                                          const elem*above,elem*out,float*sums,int rows,int share){
   __shared__ float part[4][WIDTH];
   const int warp=threadIdx.x>>5,lane=threadIdx.x&31,shares=(rows+share-1)/share;
   for(int turn=blockIdx.x;turn<shares;turn+=gridDim.x){
@@ -55,7 +54,6 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
         }
       }
       one=CENTRED?over_warp(one)/WIDTH:0.f;two=over_warp(two)/WIDTH;
-      float f[CHUNKS*4];
       #pragma unroll
       for(int k=0;k<CHUNKS;k++){
         Four n;
@@ -65,11 +63,9 @@ extern "C" __global__ void norm_gradients(const elem*dy,const elem*x,const float
           const float o=(ABOVE?wide(a[k].each[i]):0.f)+s*(wide(g[k].each[i])*gains[k*4+i]-one-h*two);
           n.each[i]=narrow(o);
           of_bias[k*4+i]+=o;
-          f[k*4+i]=o;
         }
         *(unsigned long long*)(out+at+k*128)=n.all;
       }
-      if(EIGHTS)put_row<CHUNKS>(f,eight+at,scales+r,lane);
     }
     float*const of[3]={of_gain,of_shift,of_bias};
     #pragma unroll
@@ -96,11 +92,10 @@ def fits(width: int) -> bool:
 
 
 @cache
-def kernel(width: int, centred: bool, above: bool = True, eights: bool = False) -> Kernel:
-    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm; whether there is a gradient from ``above``, and whether
-    that of x' is wanted in eight bits, too."""
-    flags = {"WIDTH": width, "CENTRED": centred, "ABOVE": above, "EIGHTS": eights}
-    source = "".join(f"#define {name} {int(value)}\n" for name, value in flags.items()) + EIGHT
+def kernel(width: int, centred: bool, above: bool = True) -> Kernel:
+    """For rows of ``width`` numbers, of a LayerNorm (``centred``) or an RMSNorm; whether there is a gradient from ``above``."""
+    flags = {"WIDTH": width, "CENTRED": centred, "ABOVE": above}
+    source = "".join(f"#define {name} {int(value)}\n" for name, value in flags.items())
     return Kernel(source + SOURCE, "norm_gradients", threads=128)
 
 
@@ -119,17 +114,14 @@ def with_table(
     gain: Tensor,
     above: Tensor | None,
     centred: bool,
-    eight: Eight | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """∂x', also written to ``eight``, and the table that `added` makes the other gradients of; nothing comes from ``above`` where it is None."""
+    """∂x', and the table that `added` makes the other gradients of; nothing comes from ``above`` where it is None."""
     rows, width = x.shape
     share = SHARE if rows < MANY else 2 * SHARE
     out, sums = torch.empty_like(x), gain.new_empty(shares(rows, share), 3, width)
     upper = None if above is None else above.contiguous()
-    pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums, *(eight or (None, None)))
-    kernel(width, centred, above is not None, eight is not None).run(
-        x, len(sums), pointers, (rows, share), KINDS[dy.dtype]
-    )
+    pointers = (dy.contiguous(), x, mean, inverse, gain, upper, out, sums)
+    kernel(width, centred, above is not None).run(x, len(sums), pointers, (rows, share), KINDS[dy.dtype])
     return out, sums
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.gpu.kernel import serves
+from anaphora.kernels.gpu.undivided import undivided
 from anaphora.kernels.toolchain.cublaslt import LibraryError, Product, Side, Way
 
 LARGE = 1 << 34  # multiplications from which on it is worth trying: some 50 µs on an H200
@@ -56,6 +57,14 @@ def carried_down(d: Tensor, weight: Tensor) -> Tensor:
     out = d.new_empty(n, k)
     chosen[0].run(chosen[1], weight, d, out)
     return out
+
+
+def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """aᵀ b in ``dtype``, which is at least as wide as theirs: a GPU does not round it in between."""
+    if a.is_cuda and dtype == torch.float32:
+        with undivided(len(a), a.shape[1], b.shape[1], a.device):
+            return torch.mm(a.t(), b, out_dtype=dtype)
+    return (a.t() @ b).to(dtype)
 
 
 def _chosen(

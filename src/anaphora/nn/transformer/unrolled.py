@@ -19,14 +19,13 @@ from torch.nn import functional as F
 from anaphora.kernels.gpu import columns, normed
 from anaphora.kernels.gpu.added_norm import Normed, added_norm
 from anaphora.kernels.gpu.beside import Beside
-from anaphora.kernels.gpu.eight import activated, activation_gradients, merged, rounded, space, weights
 from anaphora.kernels.gpu.narrowing import narrow_into
+from anaphora.kernels.gpu.products import carried_down, linear, wide_product
 from anaphora.kernels.gpu.tables import added_tables
 from anaphora.kernels.gpu.undivided import warned
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
-from anaphora.nn.transformer.factors import Factor, Matrix, wide_product
 from anaphora.nn.transformer.feedforward import FeedForward
 from anaphora.nn.transformer.layers import EncoderLayer
 from anaphora.nn.transformer.lean import fed_by_kernels, is_lean, plain_heads
@@ -72,11 +71,11 @@ class Weights(NamedTuple):
 class Narrow(NamedTuple):
     """The weights of a layer's products, rounded."""
 
-    inward: Matrix
+    inward: Tensor
     inward_bias: Tensor
-    outward: Matrix
-    first: Matrix
-    second: Matrix
+    outward: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class Kept(NamedTuple):
@@ -92,16 +91,11 @@ class Kept(NamedTuple):
 
 
 class StackPasses:
-    """Both passes of ``stack``, rows ``(batch · time, width)`` at a time. One object does one step, ``beside`` is its second queue.
+    """Both passes of ``stack``, rows ``(batch · time, width)`` at a time. One object does one step, ``beside`` is its second queue."""
 
-    With ``eights`` the products of the forward pass and those that carry the gradient down are of eight bits; the gradients of weights
-    are not.
-    """
-
-    def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside, *, eights: bool = False):
+    def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside):
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
         warned(layers[0].attention.inward.weight.device)
-        self._eights = eights
         self._batch, self._beside = batch, beside
         self._own = [layer.attention for layer in layers]
         self._kinds = [activation_of(layer.feedforward) for layer in layers]
@@ -134,21 +128,18 @@ class StackPasses:
         delta = bias = None
         for number, layer in enumerate(layers):
             eps = self._eps[number]
-            before = added_norm(x, delta, bias, layer.gain1, layer.shift1, eps[0], self._eights)
+            before = added_norm(x, delta, bias, layer.gain1, layer.shift1, eps[0])
             ready[number]()
             narrow = self._narrow[number]
-            made = narrow.inward.of(Factor(before.y, before.eight), narrow.inward_bias)
+            made = linear(before.y, narrow.inward, narrow.inward_bias)
             heads, context = self._attend(self._own[number], made)
             rows = context.detach().transpose(1, 2).reshape(x.shape)
-            delta = narrow.outward.of(Factor(rows, rounded(rows) if self._eights else None))
-            between = added_norm(
-                before.kept, delta, layer.outward_bias, layer.gain2, layer.shift2, eps[1], self._eights
-            )
-            inner = narrow.first.of(Factor(between.y, between.eight))
+            delta = linear(rows, narrow.outward)
+            between = added_norm(before.kept, delta, layer.outward_bias, layer.gain2, layer.shift2, eps[1])
+            inner = linear(between.y, narrow.first)
             active = self._activated(inner, layer.first_bias, self._kinds[number])
-            delta, bias, x = narrow.second.of(active), layer.second_bias, between.kept
-            before, between = before._replace(eight=None), between._replace(eight=None)
-            self._kept.append(Kept(before, heads, context, rows, between, inner, active.rows))
+            delta, bias, x = linear(active, narrow.second), layer.second_bias, between.kept
+            self._kept.append(Kept(before, heads, context, rows, between, inner, active))
         assert gain is not None
         self._last = added_norm(x, delta, bias, gain, shift, self._last_eps)
         return self._last.y
@@ -170,25 +161,30 @@ class StackPasses:
             d, table, of_layer = self._layer_backward(number, layers[number], d)
             found = [*of_layer, of_second_bias, *found]
             beside.stage()
-        return d.rows, [*found, *of_last]
+        return d, [*found, *of_last]
 
     def _layer_backward(
-        self, number: int, layer: Weights, d: Factor
-    ) -> tuple[Factor, Tensor, list[Tensor | None]]:
+        self, number: int, layer: Weights, d: Tensor
+    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """Of the gradient of what leaves the layer: that of what enters it, the sums of its first norm, and the gradients of its weights
         but for the last bias."""
         kept, narrow, run = self._kept.pop(), self._narrow.pop(), self._beside.run
         centred1, centred2 = layer.shift1 is not None, layer.shift2 is not None
-        of_second = run(lambda: wide_product(d.rows, kept.active, layer.second.dtype))
-        du, sums1 = self._active_gradients(narrow.second.back(d), kept.inner, layer.first_bias, number)
-        of_first = run(lambda: wide_product(du.rows, kept.between.y, layer.first.dtype))
-        dx, sums2 = self._norm_gradients(narrow.first.back(du), kept.between, layer.gain2, d.rows, centred2)
-        of_outward = run(lambda: wide_product(dx.rows, kept.rows, layer.outward.dtype))
-        away = narrow.outward.back(dx).view(self._batch, -1, *kept.context.shape[1::2]).transpose(1, 2)
+        of_second = run(lambda: wide_product(d, kept.active, layer.second.dtype))
+        du, sums1 = self._active_gradients(
+            carried_down(d, narrow.second), kept.inner, layer.first_bias, number
+        )
+        of_first = run(lambda: wide_product(du, kept.between.y, layer.first.dtype))
+        dx, sums2 = self._norm_gradients(
+            carried_down(du, narrow.first), kept.between, layer.gain2, d, centred2
+        )
+        of_outward = run(lambda: wide_product(dx, kept.rows, layer.outward.dtype))
+        away = carried_down(dx, narrow.outward)
+        away = away.view(self._batch, -1, *kept.context.shape[1::2]).transpose(1, 2)
         dqkv, sums3 = self._merged(*torch.autograd.grad(kept.context, kept.heads, away))
-        of_inward = run(lambda: wide_product(dqkv.rows, kept.before.y, layer.inward.dtype))
+        of_inward = run(lambda: wide_product(dqkv, kept.before.y, layer.inward.dtype))
         out, sums4 = self._norm_gradients(
-            narrow.inward.back(dqkv), kept.before, layer.gain1, dx.rows, centred1
+            carried_down(dqkv, narrow.inward), kept.before, layer.gain1, dx, centred1
         )
         of_first_bias, of_norm2, of_inward_bias, of_norm1 = run(
             lambda: _all_added(sums1, sums2, sums3, sums4)
@@ -207,13 +203,8 @@ class StackPasses:
         ready = []
         for layer in layers:
             wide = [layer.inward, layer.outward, layer.first, layer.second]
-            if self._eights:
-                bias = torch.empty_like(layer.inward_bias, dtype=dtype)
-                made = self._beside.run(partial(_eights, wide, bias, layer))
-            else:
-                bias, *rest = (torch.empty_like(one, dtype=dtype) for one in (layer.inward_bias, *wide))
-                self._beside.run(partial(narrow_into, [bias, *rest], [layer.inward_bias, *wide]))
-                made = [Matrix(one) for one in rest]
+            bias, *made = (torch.empty_like(one, dtype=dtype) for one in (layer.inward_bias, *wide))
+            self._beside.run(partial(narrow_into, [bias, *made], [layer.inward_bias, *wide]))
             self._narrow.append(Narrow(made[0], bias, *made[1:]))
             ready.append(self._beside.so_far())
         return ready
@@ -226,54 +217,37 @@ class StackPasses:
             context = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=own.scale)
         return (q, k, v), context
 
-    def _activated(self, x: Tensor, bias: Tensor, kind: Any) -> Factor:
-        if self._eights:
-            return Factor(*activated(x, bias, kind))
-        return Factor((columns.values_by_kernel if x.is_cuda else columns.values_by_torch)(x, bias, kind))
+    def _activated(self, x: Tensor, bias: Tensor, kind: Any) -> Tensor:
+        return (columns.values_by_kernel if x.is_cuda else columns.values_by_torch)(x, bias, kind)
 
     # Gradients, and tables of sums that `_added` adds up.
 
-    def _active_gradients(self, grad: Tensor, x: Tensor, bias: Tensor, number: int) -> tuple[Factor, Tensor]:
+    def _active_gradients(self, grad: Tensor, x: Tensor, bias: Tensor, number: int) -> tuple[Tensor, Tensor]:
         kind: Any = self._kinds[number]
-        if self._eights:
-            out, sums, eight = activation_gradients(grad, x, bias, kind)
-            return Factor(out, eight), sums
         if x.is_cuda:
-            out, sums = columns.gradients_and_table(grad, x, bias, kind)
-            return Factor(out), sums
+            return columns.gradients_and_table(grad, x, bias, kind)
         out, sums = columns.gradients_by_torch(grad, x, bias, kind)
-        return Factor(out), sums[None]
+        return out, sums[None]
 
     def _norm_gradients(
         self, dy: Tensor, kept: Normed, gain: Tensor, above: Tensor | None, centred: bool
-    ) -> tuple[Factor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         given = (dy, kept.kept, kept.mean, kept.inverse, gain)
         if dy.is_cuda:
-            eight = space(len(dy), dy.shape[1], dy.device) if self._eights else None
-            out, sums = normed.with_table(*given, above, centred, eight)
-            return Factor(out, eight), sums
+            return normed.with_table(*given, above, centred)
         out, sums = normed.by_torch(*given, torch.zeros_like(dy) if above is None else above, centred)
-        return Factor(out, rounded(out) if self._eights else None), sums[None]
+        return out, sums[None]
 
-    def _merged(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Factor, Tensor]:
-        if self._eights:
-            out, sums, eight = merged(q, k, v)
-            return Factor(out, eight), sums
+    def _merged(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         if q.is_cuda:
-            out, sums = columns.merged_and_table(q, k, v)
-            return Factor(out), sums
+            return columns.merged_and_table(q, k, v)
         out, sums = columns.merged_by_torch(q, k, v)
-        return Factor(out), sums[None]
+        return out, sums[None]
 
 
 def _layers(given: Sequence[Tensor | None]) -> list[Weights]:
     each = len(Weights._fields)
     return [Weights(*given[at : at + each]) for at in range(0, len(given) - 2, each)]  # type: ignore[arg-type]
-
-
-def _eights(wide: Sequence[Tensor], bias: Tensor, layer: Weights) -> list[Matrix]:
-    bias.copy_(layer.inward_bias)
-    return [Matrix(None, *both) for both in weights(wide)]
 
 
 def _added(table: Tensor) -> Tensor:

@@ -27,7 +27,6 @@ from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSe
 from anaphora.settings.own import Part
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.eight import refuse_eight_for, refuse_eight_here
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.judged import Judged, no_options, timed
@@ -112,16 +111,10 @@ class LanguageModel(Estimator):
             **fields,
         )
 
-    def _check_machine(self) -> torch.device:
-        device = super()._check_machine()
-        refuse_eight_here(self.settings_, device)
-        return device
-
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
             suit_text(self, data)
             self.tokenizer_ = self._made_tokenizer(data)
-        refuse_eight_for(self.settings_)  # only now, as the text may have chosen dropout
 
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}

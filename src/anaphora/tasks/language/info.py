@@ -141,7 +141,7 @@ _PRESETS = (
             "valid_every": 500,
             "valid_symbols": 50_000,
         },
-        (*_NEURAL, *_ATTENTIVE, "products"),
+        (*_NEURAL, *_ATTENTIVE),
         budget=_budget(1500),
     ),
     Preset(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
-from anaphora.tasks.eight import refuse_eight, refuse_own_loss
 from anaphora.training.objective import LossSum
 from anaphora.training.own import no_own_loss, own_loss, summed
 from anaphora.training.replay import Replayed
@@ -71,8 +69,6 @@ class LanguageObjective:
             order = nullcontext() if self._written_out else quickest_attention(inputs.shape[1], device)
             with order:
                 return LossSum(windowed(model, inputs, targets), batch.symbols)
-        if model.training:
-            refuse_own_loss(self.settings)
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)
@@ -94,19 +90,15 @@ class LanguageObjective:
         self, model: Language, device: torch.device
     ) -> Callable[[Language, Tensor, Tensor], Tensor]:
         own = isinstance(self.settings.model, Part)
-        if self.settings.products == "fp8" and model.training and self._compiled is None:
-            refuse_eight(model, self.settings, device)
         if device.type != "cuda" or self.settings.compile == "off" or own or not model.training:
             return window_loss
         if self._compiled is None:
             model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
             # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
             alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
-            eights = self.settings.products == "fp8"
-            self._written_out = eights or (alone and is_written_out(model) and can_capture(device))
+            self._written_out = alone and is_written_out(model) and can_capture(device)
             if self._written_out:
-                loss = partial(unrolled_loss, eights=eights)
-                self._compiled = Replayed(loss, model) if alone else loss
+                self._compiled = Replayed(unrolled_loss, model)
             elif type(model.body) is TransformerBody and is_lean(model.body.stack):
                 compiled = torch.compile(lean_loss, dynamic=False)
                 self._compiled = Replayed(compiled, model) if alone else compiled
@@ -195,18 +187,15 @@ def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
     return output_loss(hidden.flatten(0, 1), output.matrix, output.bias, targets.flatten(), PAD)
 
 
-def unrolled_loss(model: Language, inputs: Tensor, targets: Tensor, *, eights: bool = False) -> Tensor:
-    """What `window_loss` gives of a model that `is_written_out`, with passes of our own where autocast computes in bfloat16.
-
-    ``eights``: the products of its layers are of eight bits.
-    """
+def unrolled_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
+    """What `window_loss` gives of a model that `is_written_out`, with passes of our own where autocast computes in bfloat16."""
     kind = inputs.device.type
     if not torch.is_autocast_enabled(kind) or torch.get_autocast_dtype(kind) != torch.bfloat16:
         return window_loss(model, inputs, targets)
     with quickest_attention(inputs.shape[1], inputs.device):
         if has_large_output(model):
-            return written_out_loss(model, inputs, targets, PAD, eights=eights)
-        return cross_entropy(model, states(model, inputs, eights=eights), targets)
+            return written_out_loss(model, inputs, targets, PAD)
+        return cross_entropy(model, states(model, inputs), targets)
 
 
 def cross_entropy(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
