@@ -8,9 +8,10 @@ import pytest
 import torch
 from test_transformer_lean import SYMBOLS, batch, check, made
 
-from anaphora.kernels.gpu import products
 from anaphora.kernels.gpu.beside import Beside
-from anaphora.models.language_passes import fills_gpu, has_large_output, is_written_out
+from anaphora.models import language_passes
+from anaphora.models.language_passes import LARGE, fills_gpu, has_large_output, is_written_out
+from anaphora.nn.transformer.unrolled import wide_product
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import unrolled_loss
 from anaphora.tasks.registry import TASKS, resolve
@@ -76,7 +77,7 @@ def test_large_steps_have_one_queue() -> None:
     layer: Any = made(hidden=128, feedforward=512).body.stack.layers[0]
     few = torch.zeros(4, 64, dtype=torch.long)
     assert not fills_gpu(made(hidden=128, feedforward=512), few)
-    rows = -(-products.LARGE // layer.feedforward.first.weight.numel())
+    rows = -(-LARGE // layer.feedforward.first.weight.numel())
     many = torch.zeros(1, dtype=torch.long).expand(1, rows)
     assert fills_gpu(made(hidden=128, feedforward=512), many)
     assert not fills_gpu(made(hidden=128, feedforward=512), many[:, 1:])
@@ -105,10 +106,8 @@ def test_it_is_as_exact_on_a_gpu(changes: dict[str, Any]) -> None:
 def test_captured_steps_are_those_that_are_not(
     symbols: int, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if large:  # one queue, and other kernels for products
-        monkeypatch.setattr(products, "LARGE", 0)
-        monkeypatch.setattr(products, "_known", {})
-        monkeypatch.setattr(products, "AHEAD", 10.0)
+    if large:  # one queue
+        monkeypatch.setattr(language_passes, "LARGE", 0)
     settings = resolve(
         TASKS["language"],
         {"model": "transformer", "layers": 3, "hidden": 256, "heads": 4, "context": 64, "dropout": 0.0},
@@ -137,3 +136,13 @@ def test_captured_steps_are_those_that_are_not(
     for one, other in zip(*found, strict=True):
         for a, b in zip(one, other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * float(b.abs().max()))
+
+
+@pytest.mark.cuda
+def test_gradients_of_weights_are_not_rounded_in_between() -> None:
+    torch.manual_seed(1)
+    for height, width in ((3072, 768), (768, 3072), (2304, 768)):
+        a, b = (torch.randn(8192, n, device="cuda").bfloat16() for n in (height, width))
+        found = wide_product(a, b, torch.float32)
+        assert found.is_contiguous()
+        torch.testing.assert_close(found.double(), a.double().t() @ b.double(), rtol=1e-4, atol=1e-2)

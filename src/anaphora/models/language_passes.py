@@ -10,15 +10,18 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from anaphora.kernels.gpu import entrance, logit_step, output_loss, products
+from anaphora.kernels.gpu import entrance, logit_step, output_loss
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.columns import added
-from anaphora.kernels.gpu.products import wide_product
 from anaphora.models.language import Language, TransformerBody
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
-from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled
+from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
+
+LARGE = 1 << 34
+"""Multiplications from which on a product occupies a GPU by itself: some 50 µs on an H200."""
 
 
 def is_written_out(model: nn.Module) -> bool:
@@ -64,7 +67,7 @@ def fills_gpu(model: Language, inputs: Tensor) -> bool:
     fill then (26.7 ms a step of 12 × 768 with one, 26.5 without)."""
     layer: Any = model.body.stack.layers[0]
     weight: Tensor = layer.feedforward.first.weight
-    return inputs.numel() * weight.numel() >= products.LARGE
+    return inputs.numel() * weight.numel() >= LARGE
 
 
 def states(model: Language, inputs: Tensor) -> Tensor:
@@ -162,7 +165,7 @@ class _Loss(torch.autograd.Function):
         ignored: int,
         step: _Step,
     ) -> Tensor:
-        logits = products.linear(x, narrow)  # the kernels add the bias, which takes a product longer
+        logits = F.linear(x, narrow)  # the kernels add the bias, which takes a product longer
         ctx.step, ctx.numbers = step, (symbols, ignored)
         ctx.joined = ctx.needs_input_grad[0] and logit_step.fits(logits.shape[1], logits.device)
         if ctx.joined:
@@ -193,7 +196,7 @@ class _Loss(torch.autograd.Function):
             of_bias = sums[:symbols]
         of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], x, torch.float32))
         step.of_output = of_weight, of_bias
-        dx = products.carried_down(made, narrow)
+        dx = made @ narrow
         step.beside.stage()
         return dx, *(None,) * 6
 
@@ -207,6 +210,6 @@ def _joined_backward(
     scaled = logit_step.scaled(x, grad)
     of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], scaled, torch.float32))
     step.of_output = of_weight, of_bias
-    dx = logit_step.scaled(products.carried_down(made, narrow), grad)
+    dx = logit_step.scaled(made @ narrow, grad)
     step.beside.stage()
     return dx

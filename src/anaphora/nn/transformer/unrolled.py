@@ -20,9 +20,7 @@ from anaphora.kernels.gpu import columns, normed
 from anaphora.kernels.gpu.added_norm import Normed, added_norm
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.narrowing import narrow_into
-from anaphora.kernels.gpu.products import carried_down, linear, wide_product
 from anaphora.kernels.gpu.tables import added_tables
-from anaphora.kernels.gpu.undivided import warned
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
@@ -95,7 +93,6 @@ class StackPasses:
 
     def __init__(self, stack: TransformerEncoder, batch: int, beside: Beside):
         layers = [cast(EncoderLayer, layer) for layer in stack.layers]
-        warned(layers[0].attention.inward.weight.device)
         self._batch, self._beside = batch, beside
         self._own = [layer.attention for layer in layers]
         self._kinds = [activation_of(layer.feedforward) for layer in layers]
@@ -131,14 +128,14 @@ class StackPasses:
             before = added_norm(x, delta, bias, layer.gain1, layer.shift1, eps[0])
             ready[number]()
             narrow = self._narrow[number]
-            made = linear(before.y, narrow.inward, narrow.inward_bias)
+            made = F.linear(before.y, narrow.inward, narrow.inward_bias)
             heads, context = self._attend(self._own[number], made)
             rows = context.detach().transpose(1, 2).reshape(x.shape)
-            delta = linear(rows, narrow.outward)
+            delta = F.linear(rows, narrow.outward)
             between = added_norm(before.kept, delta, layer.outward_bias, layer.gain2, layer.shift2, eps[1])
-            inner = linear(between.y, narrow.first)
+            inner = F.linear(between.y, narrow.first)
             active = self._activated(inner, layer.first_bias, self._kinds[number])
-            delta, bias, x = linear(active, narrow.second), layer.second_bias, between.kept
+            delta, bias, x = F.linear(active, narrow.second), layer.second_bias, between.kept
             self._kept.append(Kept(before, heads, context, rows, between, inner, active))
         assert gain is not None
         self._last = added_norm(x, delta, bias, gain, shift, self._last_eps)
@@ -171,21 +168,15 @@ class StackPasses:
         kept, narrow, run = self._kept.pop(), self._narrow.pop(), self._beside.run
         centred1, centred2 = layer.shift1 is not None, layer.shift2 is not None
         of_second = run(lambda: wide_product(d, kept.active, layer.second.dtype))
-        du, sums1 = self._active_gradients(
-            carried_down(d, narrow.second), kept.inner, layer.first_bias, number
-        )
+        du, sums1 = self._active_gradients(d @ narrow.second, kept.inner, layer.first_bias, number)
         of_first = run(lambda: wide_product(du, kept.between.y, layer.first.dtype))
-        dx, sums2 = self._norm_gradients(
-            carried_down(du, narrow.first), kept.between, layer.gain2, d, centred2
-        )
+        dx, sums2 = self._norm_gradients(du @ narrow.first, kept.between, layer.gain2, d, centred2)
         of_outward = run(lambda: wide_product(dx, kept.rows, layer.outward.dtype))
-        away = carried_down(dx, narrow.outward)
+        away = dx @ narrow.outward
         away = away.view(self._batch, -1, *kept.context.shape[1::2]).transpose(1, 2)
         dqkv, sums3 = self._merged(*torch.autograd.grad(kept.context, kept.heads, away))
         of_inward = run(lambda: wide_product(dqkv, kept.before.y, layer.inward.dtype))
-        out, sums4 = self._norm_gradients(
-            carried_down(dqkv, narrow.inward), kept.before, layer.gain1, dx, centred1
-        )
+        out, sums4 = self._norm_gradients(dqkv @ narrow.inward, kept.before, layer.gain1, dx, centred1)
         of_first_bias, of_norm2, of_inward_bias, of_norm1 = run(
             lambda: _all_added(sums1, sums2, sums3, sums4)
         )
@@ -243,6 +234,13 @@ class StackPasses:
             return columns.merged_and_table(q, k, v)
         out, sums = columns.merged_by_torch(q, k, v)
         return out, sums[None]
+
+
+def wide_product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return aᵀ b in ``dtype``, which is at least as wide as theirs: a GPU does not round it in between."""
+    if a.is_cuda and dtype == torch.float32:
+        return torch.mm(a.t(), b, out_dtype=dtype)
+    return (a.t() @ b).to(dtype)
 
 
 def _layers(given: Sequence[Tensor | None]) -> list[Weights]:
