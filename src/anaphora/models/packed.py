@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
-from anaphora.kernels.packed.gated import GreedyGRU
 from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
-from anaphora.models.gated import greedy_gru
 from anaphora.models.language import Language
 from anaphora.models.paged import paged_stack
 from anaphora.models.seq2seq import Seq2Seq
@@ -26,12 +24,6 @@ from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
 
 Model = TypeVar("Model", Seq2Seq, Language)
-
-
-class PackedRecurrent(Seq2Seq):
-    """``greedy`` writes the best symbol at each step in one call, where the model is of a kind that has one."""
-
-    greedy: GreedyGRU | None = None
 
 
 class _Made(NamedTuple):
@@ -97,9 +89,7 @@ def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
                 stacklevel=2,
             )
         return Seq2Seq(encoder, decoder).eval()
-    made = PackedRecurrent(encoder, pack_linear(decoder, int8=int8))
-    made.greedy = None if int8 else greedy_gru(model)
-    return made.eval()
+    return Seq2Seq(encoder, pack_linear(decoder, int8=int8)).eval()
 
 
 def _why_not(model: nn.Module) -> str:

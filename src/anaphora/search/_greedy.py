@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
-from anaphora.search._candidates import best_symbols, check_greatest
+from anaphora.search._candidates import best_symbols
 from anaphora.search._hypothesis import Hypothesis, NBest, Step
 from anaphora.search._item import Plan
 from anaphora.search._rows import row_index, select_rows
@@ -62,17 +61,3 @@ def best_path(
             state = select_rows(state, row_index(rows, start.device))
         symbols = row_index(chosen, start.device)
     return [path.result(plan) for path in paths]
-
-
-def written_paths(
-    symbols: Sequence[Sequence[int]], log_probs: Sequence[Sequence[float]], plan: Plan
-) -> list[NBest]:
-    """What `best_path` returns, of symbols (with their EOS) and log p that one call has found for each item."""
-    found = []
-    for each, steps in zip(symbols, log_probs, strict=True):
-        path = _Path()
-        for symbol, log_p in zip(each, steps, strict=True):
-            check_greatest(log_p)
-            path.add(symbol, min(log_p, 0.0), plan.eos)
-        found.append(path.result(plan))
-    return found

@@ -20,7 +20,7 @@ from anaphora.kernels.toolchain.checks import check
 _MOST_INPUTS = (
     2**31 - 1
 ) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
-_FILES = ("product.c", "step.c", "stack.c", "gated.c", "heard.c")
+_FILES = ("product.c", "step.c", "stack.c", "heard.c")
 _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 
 

@@ -14,14 +14,13 @@ from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.ensemble import Ensemble
 from anaphora.models.memory import Memory, join_memories
-from anaphora.models.packed import PackedRecurrent, packed
+from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._argmax import greedy_symbols
 from anaphora.search._device import device_beam, device_greedy, has_room
-from anaphora.search._greedy import written_paths
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
 from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
@@ -142,10 +141,6 @@ def _search(
     )
     plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
     engine = model if watched or isinstance(model, Ensemble) else packed(model, int8=s.int8)
-    if plain and plan.single and isinstance(engine, PackedRecurrent) and engine.greedy is not None:
-        whole = [[*ids, EOS] for ids in sources]
-        written = engine.greedy.write(whole, limits, start=around.start, eos=EOS, least=s.min_length)
-        return written_paths(*written, plan)
     source, lengths = _padded(sources, device)
     if plain and has_room(
         StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
