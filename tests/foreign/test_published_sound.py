@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -110,42 +109,3 @@ def test_silero_asks_for_whole_chunks() -> None:
 def test_a_torchscript_program_is_not_executed(silero: Path) -> None:
     with pytest.raises(RunError, match="TorchScript program, which would be executed"):
         an.load(silero / "silero_vad.jit")
-
-
-def test_resemblyzer_equals_torch() -> None:
-    path = package("resemblyzer") / "pretrained.pt"
-    m = an.load(path, device="cpu")
-    w = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
-    lstm, linear = nn.LSTM(40, 256, 3, batch_first=True), nn.Linear(256, 256)
-    for one, prefix in ((lstm, "lstm."), (linear, "linear.")):
-        one.load_state_dict({name: w[prefix + name] for name in one.state_dict()})
-    mels = torch.rand(3, 60, 40, generator=torch.Generator().manual_seed(2)) * 0.1
-    with torch.no_grad():
-        expected = linear(lstm(mels)[1][0][-1]).relu()
-        expected = expected / expected.norm(dim=1, keepdim=True)
-        torch.testing.assert_close(m(mels), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_beatnet_equals_its_own_module(number: int) -> None:
-    folder = package("BeatNet")
-    spec = importlib.util.spec_from_file_location("beatnet_model", folder / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    path = folder / "models" / f"model_{number}_weights.pt"
-    theirs = module.BDA(272, 150, 2, "cpu").eval()
-    theirs.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    m = an.load(path, device="cpu")
-    features = torch.rand(1, 40, 272, generator=torch.Generator().manual_seed(2))
-    with torch.no_grad():
-        expected = theirs(features).transpose(1, 2)
-        first, state = m(features[:, :25])
-        rest, _ = m(features[:, 25:], state)
-    torch.testing.assert_close(torch.cat((first, rest), 1), expected, rtol=0, atol=1e-5)
-
-
-def test_a_pickled_module_is_refused_unread() -> None:
-    with pytest.raises(RunError, match="holds more than tensors, which would be executed"):
-        an.load(package("BeatNet") / "models" / "model-1.pt")

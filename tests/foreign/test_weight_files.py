@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import anaphora as an
+from anaphora.cli import main
 from anaphora.errors import AnaphoraError, RunError
-from anaphora.foreign.architectures.resemblyzer import VoiceEncoder
+from anaphora.foreign.architectures.silero_vad import SileroVAD
+from anaphora.foreign.published import GONE
 from anaphora.foreign.rules import gates, same, transposed
+from anaphora.settings.removed import REMOVED
 
 
 class Small(nn.Module):
@@ -274,7 +278,7 @@ def test_a_keras_file_says_how_to_convert_it(
     write: Callable[[Path], Path], into: bool, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "model.weights")
-    with pytest.raises(RunError, match=r"Keras file, which is not read: .*safetensors.*ONNX"):
+    with pytest.raises(RunError, match=r"Keras file is not read; .*safetensors.*ONNX"):
         an.load(path, **({"into": Small()} if into else {}))
 
 
@@ -294,17 +298,44 @@ def test_a_file_that_does_not_say_what_it_is_asks_for_the_module(tmp_path: Path)
 
 
 def test_a_published_file_with_other_tensors_names_them(tmp_path: Path) -> None:
-    """That of resemblyzer, made here with weights at random."""
-    theirs = nn.ModuleDict({"lstm": nn.LSTM(40, 256, 3), "linear": nn.Linear(256, 256)})
-    tensors = dict(theirs.state_dict()) | {
-        "similarity_weight": torch.ones(1),
-        "similarity_bias": torch.ones(1),
+    """That of silero-vad, made here with weights at random."""
+    tensors = {
+        "stft_conv.weight": torch.randn(258, 1, 256),
+        **{
+            f"conv{i}.{end}": one
+            for i, layer in enumerate(SileroVAD().convolutions, 1)
+            for end, one in layer.state_dict().items()
+        },
+        **{f"lstm_cell.{name}": one for name, one in nn.LSTMCell(128, 128).state_dict().items()},
+        **{f"final_conv.{name}": one for name, one in nn.Conv1d(128, 1, 1).state_dict().items()},
     }
     torch.save({"step": 1, "model_state": tensors}, tmp_path / "w.pt")
-    assert isinstance(an.load(tmp_path / "w.pt"), VoiceEncoder)
-    torch.save({"model_state": tensors | {"linear.bias": torch.zeros(3)}}, tmp_path / "w.pt")
-    with pytest.raises(RunError, match=r"linear.bias \(3\) instead of \(256\).*as it was published"):
+    assert isinstance(an.load(tmp_path / "w.pt"), SileroVAD)
+    torch.save({"model_state": tensors | {"final_conv.bias": torch.zeros(3)}}, tmp_path / "w.pt")
+    with pytest.raises(RunError, match=r"final_conv.bias \(3\) instead of \(1\).*as it was published"):
         an.load(tmp_path / "w.pt")
     torch.save({"model_state": tensors}, tmp_path / "w.pt")
-    with pytest.raises(RunError, match="holds a VoiceEncoder, not a Translator"):
+    with pytest.raises(RunError, match="holds a SileroVAD, not a Translator"):
         an.load(tmp_path / "w.pt", an.Translator)
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_file_that_earlier_versions_read_says_what_to_do(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.npz"
+    np.savez(path, **{tensor: np.ones(3) for tensor in GONE[name]})
+    with pytest.raises(RunError, match=re.escape(f"{path}: {REMOVED[name]}")):
+        an.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("Joey NMT", "config.yaml"), ("sockeye", "params.best"), ("sockeye", "vocab.src.0.json")],
+)
+def test_a_folder_of_a_toolkit_says_what_to_do(
+    name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).write_text("model: 1")
+    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: {REMOVED[name]}")):
+        an.load(tmp_path)
+    assert main.run(["import", str(tmp_path), "-o", str(tmp_path / "run")]) == 2
+    assert REMOVED[name] in capsys.readouterr().err

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from anaphora.data.around import Around
 from anaphora.data.numbering import Numbering
 from anaphora.errors import RunError
 from anaphora.foreign.hows import Sizes
 from anaphora.foreign.mapping import Rule, inward
 from anaphora.foreign.weights import Weights
+from anaphora.settings.removed import REMOVED
 from anaphora.training.weights import first_not_finite
 
 NO_SIZES = Sizes({}, Numbering(0, (None, None, None, None)))
@@ -37,35 +37,20 @@ class PublishedModule:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class PublishedTranslator:
-    """A model that turns a text into symbols: ``an.load`` gives a `Translator` with these ``settings``.
+GONE = {
+    "resemblyzer": ("similarity_weight", "lstm.weight_ih_l2", "linear.weight"),
+    "BeatNet": ("conv1.weight", "linear0.weight", "lstm.weight_ih_l1"),
+    "g2p-en": ("enc_emb", "enc_w_ih", "dec_emb", "fc_w"),
+    "anarcii": ("encoder.tok_embedding.weight", "decoder.pos_embedding.weight", "decoder.fc_out.weight"),
+}
+"""Files that earlier versions read, by their tensors."""
 
-    ``source`` and ``target``: its symbols in their order, spelled as ours where they are special; ``rules`` by the names of
-    the parts of a `Seq2Seq`.
+
+def published(known: Sequence[PublishedModule], given: Weights) -> tuple[PublishedModule, Weights] | None:
+    """The one that the file is, and its tensors without their prefix; None where it is no one of them.
+
+    Raises a `RunError` for a file that an earlier version read.
     """
-
-    name: str
-    known_by: tuple[str, ...]
-    settings: Mapping[str, Any]
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    rules: Callable[[Any], Sequence[Rule]]
-    silent: tuple[str, ...] = ()
-    prefix: str = ""
-    needs: tuple[str, ...] = ()
-    accepts: Callable[[Mapping[str, Tensor]], bool] = lambda _: True
-    """Whether tensors of these names are those of this one."""
-    lowercase: bool = True
-    """Whether a text is read in small letters."""
-    around: Around = field(default_factory=Around)
-
-
-Published = PublishedModule | PublishedTranslator
-
-
-def published(known: Sequence[Published], given: Weights) -> tuple[Published, Weights] | None:
-    """The one that the file is, and its tensors without their prefix; None where it is no one of them."""
     for one in known:
         named = all(one.prefix + name in given.tensors for name in one.known_by)
         if named and all(key in given.config for key in one.needs):
@@ -74,8 +59,10 @@ def published(known: Sequence[Published], given: Weights) -> tuple[Published, We
                 for name, tensor in given.tensors.items()
                 if name.startswith(one.prefix)
             }
-            if not isinstance(one, PublishedTranslator) or one.accepts(own):
-                return one, replace(given, tensors=own)
+            return one, replace(given, tensors=own)
+    for name, tensors in GONE.items():
+        if all(tensor in given.tensors for tensor in tensors):
+            raise RunError(f"{given.path}: {REMOVED[name]}")
     return None
 
 

@@ -12,12 +12,11 @@ from anaphora.errors import RunError
 from anaphora.foreign.mapping import Rule
 from anaphora.foreign.reading import is_foreign
 from anaphora.probe.trace import Trace
+from anaphora.settings.removed import REMOVED
 from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.registry import estimator
 
-_OF_SOCKEYE = ("vocab.src.0.json", "params.best")
-"""Files that nothing but sockeye writes; its ``config`` has a name that others use too."""
 E = TypeVar("E", bound=Estimator)
 M = TypeVar("M", bound=nn.Module)
 
@@ -127,9 +126,8 @@ def load(
 
     A folder of `transformers` (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral, Qwen 2, T5, BART, Marian,
     mBART, M2M-100, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4) opens as the task that its class is for; ``anaphora import`` makes a
-    run folder of it, as of a folder that Joey NMT or sockeye 3 trained a Transformer in. A file of weights is safetensors, a state dict of torch, npz
-    or ONNX. A published model (docs/guides/public-models.md) gives its estimator or module, an ``nn.LSTM``
-    or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
+    run folder of it. A file of weights is safetensors, a state dict of torch, npz or ONNX. A published model
+    (docs/guides/public-models.md) gives its module, an ``nn.LSTM`` or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
 
     Raises a `RunError` where the folder holds no run, a damaged one, one of another ``kind``, or no such checkpoint.
 
@@ -140,8 +138,7 @@ def load(
     path, run_only = Path(folder), bool(parts) or checkpoint is not None or frame is not None
     if is_foreign(path):
         return _of_kind(kind, path, _of_transformers(path, run_only, device=device, trust=trust))
-    if is_of_toolkit(path):
-        return _of_kind(kind, path, _of_toolkit(path, device))
+    refuse_toolkits(path)
     if into is not None or path.is_file():
         found = _of_file(path, run_only, device=device, into=into, names=names, rules=rules, part=part)
         return _of_kind(kind, path, found)
@@ -171,22 +168,12 @@ def _of_transformers(path: Path, run_only: bool, **options: Any) -> Any:
     return open_foreign(path, **options)
 
 
-def is_of_toolkit(path: Path) -> bool:
-    """Whether ``path`` is a folder that Joey NMT or sockeye seems to have trained in."""
-    return any((path / name).is_file() for name in ("config.yaml", *_OF_SOCKEYE))
-
-
-def _of_toolkit(path: Path, device: str) -> Any:
-    from anaphora.tasks.importing_joeynmt import is_joeynmt, open_joeynmt
-    from anaphora.tasks.importing_sockeye import open_sockeye
-
-    if any((path / name).is_file() for name in _OF_SOCKEYE):
-        return open_sockeye(path, device=device)
-    if is_joeynmt(path):
-        return open_joeynmt(path, device=device)
-    raise RunError(
-        f"{path} has a config.yaml but no checkpoint (best.ckpt); give a folder that Joey NMT trained in."
-    )
+def refuse_toolkits(path: Path) -> None:
+    """Raise a `RunError` for a folder that Joey NMT or sockeye trained in, which earlier versions read."""
+    if any((path / name).is_file() for name in ("vocab.src.0.json", "params.best")):
+        raise RunError(f"{path}: {REMOVED['sockeye']}")
+    if (path / "config.yaml").is_file() and not (path / "config.json").is_file():
+        raise RunError(f"{path}: {REMOVED['Joey NMT']}")
 
 
 def _of_file(path: Path, run_only: bool, **options: Any) -> Any:

@@ -11,7 +11,6 @@ EXAMPLES = """
 anaphora import all-MiniLM-L6-v2 -o runs/minilm
 anaphora import path/to/gpt2 -o runs/gpt2
 anaphora import path/to/m2m100_418M -o runs/en-fr --source-language en --target-language fr
-anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 """
 
 
@@ -31,7 +30,7 @@ anaphora import g2p_en/checkpoint20.npz -o runs/g2p
 def command(
     path: str, out: str, force: bool, source_language: str, target_language: str, as_json: bool
 ) -> None:
-    """Make a run folder from the model in PATH, a folder of `transformers`, Joey NMT or sockeye, or a file of weights.
+    """Make a run folder from the model in PATH, a folder of `transformers`.
 
     Then `predict`, `sample`, `score`, `inspect`, `serve` and `export` work on it. Nothing in PATH is executed.
     """
@@ -45,12 +44,12 @@ def command(
         raise RunError(f"{path} does not exist; check the path.")
 
     from anaphora.tasks.estimator import Estimator
-    from anaphora.tasks.load import is_of_toolkit, load
+    from anaphora.tasks.load import load, refuse_toolkits
 
-    if not (is_foreign(Path(path)) or Path(path).is_file() or is_of_toolkit(Path(path))):
+    refuse_toolkits(Path(path))
+    if not (is_foreign(Path(path)) or Path(path).is_file()):
         raise RunError(
-            f"{path} is not a folder of `transformers` (no config.json that names a model_type), Joey NMT (no config.yaml) or "
-            "sockeye (no params.best)."
+            f"{path} is not a folder of `transformers`: it has no config.json that names a model_type; check the path."
         )
     m = load(path, device="cpu")
     if not isinstance(m, Estimator):

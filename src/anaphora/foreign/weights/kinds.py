@@ -17,6 +17,7 @@ from anaphora.foreign.weights.found import Weights, unreadable
 from anaphora.foreign.weights.json_file import read_json_tensors
 from anaphora.foreign.weights.onnx_file import read_onnx
 from anaphora.foreign.weights.torch_file import read_checkpoint, read_safetensors
+from anaphora.settings.removed import REMOVED
 
 _HEAD = 64
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -75,10 +76,7 @@ def read_weights(path: Path, *, part: str = "") -> Weights:
     if kind == "npz":
         return Weights(path, kind, _npz(path))
     if kind == "keras":
-        raise RunError(
-            f"{path} is an HDF5 or Keras file, which is not read: save its weights as .npz or safetensors, or the model "
-            'as ONNX (model.export("model.onnx", format="onnx")).'
-        )
+        raise RunError(f"{path}: {REMOVED['Keras']}")
     if kind == "json":
         return read_json_tensors(path)
     if kind == "onnx":
