@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.settings.removed import REMOVED
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "extra tensor": (tensors(lambda t: t.update({"lora.A": torch.zeros(2)})), "no counterpart here, lora.A"),
     "not finite": (tensors(lambda t: t["classifier.bias"].fill_(torch.nan)), "not finite"),
     "unknown type": (config(model_type="bertt"), "'bertt', which is not read"),
+    **{f"{kind}, of 0.2": (config(model_type=kind), REMOVED[kind]) for kind in ("mamba", "mamba2", "rwkv")},
     "unknown class": (
         config(architectures=["BertForNextSentencePrediction"]),
         "BertForNextSentencePrediction, which",

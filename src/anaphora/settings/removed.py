@@ -14,6 +14,9 @@ REMOVED: dict[str, str] = {
     "g2p-en": f"the model of g2p-en {_IMPORT}",
     "anarcii": f"a model of anarcii {_IMPORT}",
     "resemblyzer": f"the model of resemblyzer {_INTO}",
+    "mamba": f"Mamba of `transformers` {_IMPORT}",
+    "mamba2": f"Mamba-2 of `transformers` {_IMPORT}",
+    "rwkv": f"RWKV-4 of `transformers` {_IMPORT}",
     "BeatNet": f"a model of BeatNet {_INTO}",
 }
 """The name of a setting, or of what was read -> the sentence that says what to do instead."""

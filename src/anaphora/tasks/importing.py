@@ -17,6 +17,7 @@ from anaphora.foreign.reading import read_json
 from anaphora.foreign.words import read_words
 from anaphora.settings.base import suggestion
 from anaphora.settings.own import trusting
+from anaphora.settings.removed import REMOVED
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of
 from anaphora.tasks.importing_senses import open_sense
 from anaphora.tasks.importing_tags import of_tagger
@@ -54,9 +55,9 @@ def _architecture(folder: Path, config: dict[str, Any]) -> tuple[Architecture, s
     architecture = ARCHITECTURES.get(kind)
     known = ", ".join(ARCHITECTURES)
     if architecture is None:
+        if kind in REMOVED:
+            raise RunError(f"{folder}: {REMOVED[kind]}")
         hint = suggestion(kind, list(ARCHITECTURES), otherwise="")
-        if kind.startswith("rwkv"):
-            hint = " Of RWKV, version 4 is read."
         raise RunError(
             f"{folder} holds a model of the type {kind!r}, which is not read (known: {known}).{hint}"
         )

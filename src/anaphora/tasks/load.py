@@ -125,7 +125,7 @@ def load(
         parts: own parts by the names of their settings (``cell=MGU``), for a model that was trained with them.
 
     A folder of `transformers` (BERT, RoBERTa, DistilBERT, ELECTRA, GPT-2, OPT, GPT-NeoX, Llama, Mistral, Qwen 2, T5, BART, Marian,
-    mBART, M2M-100, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper, Mamba, RWKV-4) opens as the task that its class is for; ``anaphora import`` makes a
+    mBART, M2M-100, Pegasus, ViT, DeiT, wav2vec 2.0, HuBERT, Whisper) opens as the task that its class is for; ``anaphora import`` makes a
     run folder of it. A file of weights is safetensors, a state dict of torch, npz or ONNX. A published model
     (docs/guides/public-models.md) gives its module, an ``nn.LSTM`` or ``nn.GRU`` alone a `Recurrent`; any other file needs ``into``.
 

@@ -8,13 +8,11 @@ from anaphora.foreign.architectures.gpt2 import GPT2
 from anaphora.foreign.architectures.gpt_neox import GPT_NEOX
 from anaphora.foreign.architectures.llama import LLAMA, MISTRAL, QWEN2
 from anaphora.foreign.architectures.m2m_100 import M2M_100
-from anaphora.foreign.architectures.mamba import MAMBA, MAMBA2
 from anaphora.foreign.architectures.marian import MARIAN
 from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
 from anaphora.foreign.architectures.opt import OPT
 from anaphora.foreign.architectures.pegasus import PEGASUS
 from anaphora.foreign.architectures.roberta import ROBERTA
-from anaphora.foreign.architectures.rwkv import RWKV
 from anaphora.foreign.architectures.t5 import MT5, T5
 from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2
@@ -24,7 +22,7 @@ from anaphora.foreign.mapping import Architecture
 ARCHITECTURES: dict[str, Architecture] = {
     one.model_type: one
     for one in (
-        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL, MAMBA, MAMBA2, RWKV),
+        *(GPT2, OPT, GPT_NEOX, LLAMA, QWEN2, MISTRAL),
         *(BERT, ROBERTA, DISTILBERT, ELECTRA, MEGATRON_BERT),
         *(MARIAN, PEGASUS, BART, MBART, M2M_100, T5, MT5),
         *(VIT, DEIT, WAV2VEC2, HUBERT, WHISPER),

@@ -43,15 +43,12 @@ def write(m: Any, place: Path, *, assumed: Mapping[str, Any] | None = None) -> N
     ``assumed``: settings to write instead of the model's own, for a caller that puts the true ones into what it makes of the
     folder.
     """
-    from anaphora.tasks.exporting import hf_linear, hf_senses
+    from anaphora.tasks.exporting import hf_senses
 
     if getattr(m.settings_, "mixtures", 1) > 1:
         raise AnaphoraError(
             f"no architecture of `transformers` has mixtures = {m.settings_.mixtures} softmaxes: train with mixtures = 1, or export to onnx."
         )
-    if hf_linear.has_form(m):
-        hf_linear.write(m, place)
-        return
     if m.command in TASKS and m.settings_.model in hf_senses.PRESETS:
         hf_senses.write(m, place)
         return
