@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from anaphora.cancellation import each_step
 from anaphora.data.pooled import cut_by_size
 from anaphora.data.symbols import EOS, PAD
 
@@ -37,8 +38,9 @@ def together(inputs: Sequence[Input]) -> int:
     return BATCH if not inputs or inputs[0].ndim < 3 else PIXELS // int(inputs[0].shape[1])
 
 
-def in_order(inputs: Sequence[Input], batch_tokens: int) -> list[list[int]]:
-    """Numbers of inputs of about equal length, a list for each batch of evaluation, the longest first."""
+def in_order(inputs: Sequence[Input], batch_tokens: int, most: int | None = None) -> Iterator[list[int]]:
+    """Numbers of inputs of about equal length, a list for each batch of evaluation, ``most`` of them at most, the longest first."""
     order = sorted(range(len(inputs)), key=lambda i: (-len(inputs[i]), i))
     cuts = cut_by_size(np.array([len(inputs[i]) + 1 for i in order], dtype=np.int64), batch_tokens)
-    return [order[a:b] for a, b in cuts]
+    pieces = ((first, min(first + (most or b), b)) for a, b in cuts for first in range(a, b, most or b))
+    return each_step(order[first:last] for first, last in pieces)

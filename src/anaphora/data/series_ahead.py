@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.cancellation import each_step
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_scale import Columns
@@ -93,7 +94,7 @@ def go_ahead(
         steps = min(trained, horizon - done)
         found = [
             out
-            for begin in range(0, len(paths), ROWS)
+            for begin in each_step(range(0, len(paths), ROWS))
             for out in _once(run, paths[begin : begin + ROWS], done, columns, window, trained)
         ]
         for (values, end), part, out in zip(paths, parts, found, strict=True):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.cancellation import each_step
 from anaphora.data.symbols import PAD
 
 ROWS = 64  # windows read together; results do not depend on it
@@ -31,7 +32,7 @@ def by_windows(
         while seen < len(row):
             windows.append((number, seen - context // 2, seen))
             seen += context - context // 2
-    for at in range(0, len(windows), ROWS):
+    for at in each_step(range(0, len(windows), ROWS)):
         some = windows[at : at + ROWS]
         width = max(min(context, len(rows[number]) - first) for number, first, _ in some)
         table = np.full((len(some), width + 1), PAD, dtype=np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.search._hypothesis import Step
 from anaphora.search._numbers import NotANumberError
 from anaphora.search._rows import select_rows
@@ -29,7 +30,7 @@ def greedy_symbols(
     rows = torch.arange(len(left), device=start.device)
     found = torch.full((len(left), max(limits, default=0)), eos, dtype=torch.int64, device=start.device)
     ended, symbols = left <= 0, start
-    for place in range(found.shape[1]):
+    for place in each_step(range(found.shape[1])):
         scores, state = step(symbols, state)
         symbols = scores.argmax(-1)
         found[rows, place] = torch.where(ended, eos, symbols)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import all_log_probs, best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases
@@ -112,7 +113,7 @@ def _extend(
     """One symbol more for every item, until all are done; rows of the batch are the live hypotheses of all items, in order."""
     active, symbols = items, start
     seen = Coverage() if plan.coverage else None
-    for length in range(1, max((item.limit for item in items), default=0) + 1):
+    for length in each_step(range(1, max((item.limit for item in items), default=0) + 1)):
         scores, state = step(symbols, state)
         forbidden = plan.eos if length < min_length else None
         best = _candidates(scores, active, plan, len(symbols), forbidden, logits)

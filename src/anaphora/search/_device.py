@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from anaphora.cancellation import check_stopped
 from anaphora.kernels import invariant
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.search._candidates import check_greatest
@@ -21,7 +23,7 @@ from anaphora.search._item import Candidates, Item, Plan
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
 KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
 
-_one_at_a_time = Lock()  # searches of one size share their buffers
+_changing, _capturing = Lock(), Lock()
 _made: WeakKeyDictionary[nn.Module, tuple[Fingerprint, OrderedDict[tuple[object, ...], DeviceBeam]]] = (
     WeakKeyDictionary()
 )
@@ -79,8 +81,7 @@ def device_beam(
     the next 16, output places to the next 64), and kept for the last few sizes; see `DeviceBeam`.
     """
     longest = max(lengths_of(max_length, len(source), min_length))
-    with _one_at_a_time:
-        made = _of_size(static, model, source, lengths, width=plan.width, longest=longest, eos=eos)
+    with _of_size(static, model, source, lengths, width=plan.width, longest=longest, eos=eos) as made:
         return made.search(start, max_length=max_length, min_length=min_length, plan=plan)
 
 
@@ -96,11 +97,11 @@ def device_greedy(
     limits: Sequence[int],
 ) -> list[list[int]]:
     """The symbols that `device_beam` of width 1 finds for each item, without EOS and without a look at each of them on the host."""
-    with _one_at_a_time:
-        made = _of_size(static, model, source, lengths, width=1, longest=max(limits), eos=eos)
+    with _of_size(static, model, source, lengths, width=1, longest=max(limits), eos=eos) as made:
         return made.greedy(start, limits)
 
 
+@contextmanager
 def _of_size(
     static: Static,
     model: nn.Module,
@@ -110,26 +111,30 @@ def _of_size(
     width: int,
     longest: int,
     eos: int,
-) -> DeviceBeam:
-    """The captured steps for searches of about this size, with their sources put in place."""
+) -> Iterator[DeviceBeam]:
+    """The captured steps for searches of about this size, with their sources put in place; within, no other search uses them."""
     items, places = source.shape
     sizes = (_room(items), width, -(-places // 16) * 16, -(-longest // 64) * 64)
     key = (*sizes, eos, invariant.active(), torch.get_float32_matmul_precision())
-    fingerprint, kept = _made.get(model, (None, OrderedDict()))
-    if (
-        fingerprint is None or not fingerprint.unchanged()
-    ):  # the captured steps read the weights where they lie
-        kept = OrderedDict()
-        _made[model] = fingerprint_of_parts(model), kept
-    if key not in kept:
+    with _changing:
+        fingerprint, kept = _made.get(model, (None, OrderedDict()))
+        if (
+            fingerprint is None or not fingerprint.unchanged()
+        ):  # the captured steps read the weights where they lie
+            kept = OrderedDict()
+            _made[model] = fingerprint_of_parts(model), kept
+        made = kept.pop(key, None)  # its buffers belong to this search until it is put back
         while len(kept) >= KEPT:
             kept.popitem(last=False)
+    if made is None:
         names = ("items", "width", "places", "capacity")
-        made = static(model, **dict(zip(names, sizes, strict=True)))
-        kept[key] = DeviceBeam(made, source.device, eos=eos)
-    kept.move_to_end(key)
-    kept[key].model.put(source, lengths)
-    return kept[key]
+        made = DeviceBeam(static(model, **dict(zip(names, sizes, strict=True))), source.device, eos=eos)
+    made.model.put(source, lengths)
+    try:
+        yield made
+    finally:
+        with _changing:
+            kept[key] = made
 
 
 def has_room(
@@ -173,7 +178,8 @@ class DeviceBeam:
         self.taken = 0
         self.graphs: list[torch.cuda.CUDAGraph] = []
         if device.type == "cuda":
-            self._capture()
+            with _capturing:
+                self._capture()
 
     def search(self, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan) -> list[NBest]:
         """The best outputs for each item of `start` (items,), of which there may be fewer than there is room for."""
@@ -182,6 +188,7 @@ class DeviceBeam:
         self._begin(start, min_length)
         queued, waiting = 0, None
         while True:
+            check_stopped()
             newest = None
             if queued < max(limits) and not all(replay.item.done for replay in replays):
                 end = min(queued + STRIDE, max(limits))
@@ -205,6 +212,7 @@ class DeviceBeam:
         found: list[Tensor] = []
         waiting, queued = None, 0
         while True:
+            check_stopped()
             newest = None
             if queued < most and not bool(ended.all()):
                 end = min(queued + STRIDE, most)

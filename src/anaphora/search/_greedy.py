@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.search._candidates import best_symbols
 from anaphora.search._hypothesis import Hypothesis, NBest, Step
 from anaphora.search._item import Plan
@@ -41,7 +42,7 @@ def best_path(
     paths = [_Path() for _ in limits]
     active = list(enumerate(limits))
     symbols = start
-    for length in range(1, max(limits, default=0) + 1):
+    for length in each_step(range(1, max(limits, default=0) + 1)):
         scores, state = step(symbols, state)
         forbidden = plan.eos if length < min_length else None
         best = best_symbols(scores, 1, rows=len(active), forbidden=forbidden, logits=logits)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import check_stopped
 from anaphora.search._hypothesis import Step
 from anaphora.search._rows import join_rows, row_index, select_rows
 
@@ -63,6 +64,7 @@ class Running(Generic[Some]):
 
     def advance(self) -> None:
         """One step. Groups that are done leave."""
+        check_stopped()
         symbols = row_index([symbol for group in self.groups for symbol in group.symbols], self._device)
         sizes = [len(group.symbols) for group in self.groups]
         scores, state = self._step(symbols, join_rows(self._states))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
 from anaphora.errors import SettingsError
@@ -20,7 +21,9 @@ from anaphora.search._steering import Steering
 from anaphora.settings.own import Part
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 
-ROWS = 64  # items searched together; results do not depend on it
+ROWS, HYPOTHESES = 64, 512
+"""Items that are searched together, and their hypotheses at most: results do not depend on it. A search that is to stop, or to let
+others in, can do so between two steps, so that no step may be long."""
 
 
 def search_memory(
@@ -71,7 +74,7 @@ def search_memory(
         draw["seeds"] = list(seeds)
         draw["n"] = n_best if s.decode == "sample" else s.samples
         drawn = sample(step, state, logits=logits, **draw, **common)
-        return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in drawn]
+        return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in each_step(drawn)]
     names = ("normalisation", "stopping", "refill", "no_repeat", "groups", "diversity", "coverage")
     asked = {key: getattr(s, key) for key in names}
     options = {"width": beam_width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
@@ -116,6 +119,12 @@ def ends(limits: Sequence[int], s: CompleteSearch, device: torch.device, around:
     """Where each output begins and ends, as every search takes it."""
     start = torch.full((len(limits),), around.start, device=device)
     return {"start": start, "eos": EOS, "max_length": torch.tensor(limits), "min_length": s.min_length}
+
+
+def items_together(s: CompleteSearch, n_best: int) -> int:
+    """How many items go through this search together."""
+    drawn = {"sample": n_best, "mbr": s.samples}
+    return max(1, min(ROWS, HYPOTHESES // drawn.get(s.decode, beam_width(s, n_best))))
 
 
 def beam_width(s: CompleteSearch, n_best: int) -> int:

@@ -186,17 +186,6 @@ def prefix_frames(log_p, blank, tree, beam, masses, counts):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def prefix_beam(log_p, blank, width, n_best):  # type: ignore[no-untyped-def]
-    """The n best prefixes of log-probabilities (T, V).
-
-    Returns their scores (n,), lengths (n,) and symbols (n, longest), best first.
-    """
-    tree, beam, masses, counts = new_prefixes(len(log_p), width)
-    prefix_frames(log_p, blank, tree, beam, masses, counts)
-    return read_prefixes(beam, min(counts[0], n_best), masses, tree)
-
-
-@njit(cache=True, nogil=True)
 def read_prefixes(beam, n, masses, tree):  # type: ignore[no-untyped-def]
     """Scores, lengths and symbols of the first n prefixes, read from their ends to the root."""
     parent, last = tree[0], tree[1]

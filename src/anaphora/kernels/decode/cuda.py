@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import check_stopped
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
 from anaphora.kernels.gpu.kernel import KINDS
@@ -195,6 +196,7 @@ class Writer:
         self.advance(first - 1, least)
         symbols: list[int] = []
         while done < length:
+            check_stopped()
             steps = min(self.stride, length - done)
             self.advance(steps, least)
             new = self.tokens[first + done : first + done + steps].tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import groupby
@@ -14,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search.ctc._inputs import Lengths, checked_log_probs
-from anaphora.search.ctc._words import WordSearch
+from anaphora.search.ctc._words import FRAMES, WordSearch
 from anaphora.search.lexicon._hot import Hot, HotWords
 from anaphora.search.lexicon._lexicon import Lexicon
 from anaphora.search.lexicon._models import TableModel, TrainedModel, WordModel
@@ -128,7 +130,8 @@ def _each(one: Callable[[Floats], NBest], scores: Tensor, frames: Tensor, thread
     if threads == 1 or len(items) < 2:
         return [item(each) for each in items]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(item, items))
+        contexts = [copy_context() for _ in items]  # a thread has none, and each has its own stop to ask
+        return list(pool.map(lambda context, each: context.run(item, each), contexts, items))
 
 
 @dataclass(frozen=True)
@@ -171,9 +174,13 @@ class _Labels:
         self.options = (blank, width, n_best)
 
     def __call__(self, log_p: Floats) -> NBest:
-        from anaphora.kernels.ctc.beam import prefix_beam
+        from anaphora.kernels.ctc.beam import new_prefixes, prefix_frames, read_prefixes
 
-        found, sizes, labels = prefix_beam(log_p, *self.options)
+        blank, width, n_best = self.options
+        tree, beam, masses, counts = new_prefixes(len(log_p), width)
+        for first in each_step(range(0, len(log_p), FRAMES)):
+            prefix_frames(log_p[first : first + FRAMES], blank, tree, beam, masses, counts)
+        found, sizes, labels = read_prefixes(beam, min(int(counts[0]), n_best), masses, tree)
         return NBest(
             Hypothesis(tokens[:size], score, score, [], finished=True)
             for tokens, size, score in zip(labels.tolist(), sizes.tolist(), found.tolist(), strict=True)

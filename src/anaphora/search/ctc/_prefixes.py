@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search._steering import Beginning, Steering, no_way_on
@@ -65,7 +66,7 @@ def ctc_prefixes(
     by_hand.check(None)
     kept = [Prefix((), 0.0, -math.inf)]
     frames: list[Frame] = []
-    for q in np.asarray(log_probs, np.float64):
+    for q in each_step(np.asarray(log_probs, np.float64)):
         # one more than can be shown: the last symbol again may have less than others of its rank
         ranked = _following(kept, q, blank, by_hand, width + PRUNED_SHOWN + 1)
         if not ranked:

@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search.ctc._beam import words_search
 from anaphora.search.ctc._inputs import checked_log_probs
+from anaphora.search.ctc._words import FRAMES
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +62,8 @@ class CTCStream:
             more = np.full((5, max(needed, 2 * tree.shape[1])), -1, np.int32)
             more[:, : tree.shape[1]] = tree
             tree = more
-        prefix_frames(log_p, self._blank, tree, beam, masses, counts)
+        for first in each_step(range(0, len(log_p), FRAMES)):
+            prefix_frames(log_p[first : first + FRAMES], self._blank, tree, beam, masses, counts)
         self._beam = tree, beam, masses, counts
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import NBest, WordHypothesis
 from anaphora.search.lexicon._hot import Hot
@@ -18,6 +19,8 @@ from anaphora.search.lexicon._scorers import Asked, Scorer, checked_bonus, credi
 if TYPE_CHECKING:
     from anaphora.kernels.ctc.lexicon_arrays import Beam
 
+FRAMES = 32
+"""Frames that compiled code reads in one go: a search ends between two of them."""
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -79,10 +82,12 @@ class WordSearch:
         beam = grown(beam, len(log_p))
         hot, following = self.hot.table, new_candidates(self.rules.width, self.tree.fan)
         if not isinstance(self.lm, Asked):
-            kernels.frames(log_p, self.rules, self.tree, self.lm.table, hot, beam, following)
+            for first in each_step(range(0, len(log_p), FRAMES)):
+                some = log_p[first : first + FRAMES]
+                kernels.frames(some, self.rules, self.tree, self.lm.table, hot, beam, following)
             return beam
         states, words = np.empty((2, self.rules.width * self.tree.fan), dtype=np.int64)
-        for q in log_p:
+        for q in each_step(log_p):
             missing = kernels.unknown_words(self.tree, self.lm.table, beam, states, words)
             self.lm.learn(states[:missing], words[:missing])
             kernels.frame(q, self.rules, self.tree, self.lm.table, hot, beam, following)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._candidates import check_greatest, check_shape
 from anaphora.search._hypothesis import NBest, Step, lengths_of
@@ -95,7 +96,7 @@ def _extend(step: Step, state: Any, start: Tensor, items: list[Item], *, steps: 
     ``scored``: how many symbols the step must score at least.
     """
     active, symbols = items, start
-    for _ in range(steps):
+    for _ in each_step(range(steps)):
         log_probs, state = step(symbols, state)
         rows = _on_host(log_probs, len(symbols), scored)
         kept, row = [], 0

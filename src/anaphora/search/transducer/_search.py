@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search._rows import join_rows, row_index, select_rows
 from anaphora.search.ctc._inputs import Lengths, checked_lengths
@@ -76,7 +77,7 @@ class TransducerGreedy:
         """More frames ``(rows, n, width)``, or ``(n, width)`` of a single row; of each row the first ``lengths`` are real."""
         frames = frames[None] if frames.dim() == 2 else frames
         real = checked_lengths("transducer_greedy", lengths, frames.shape[0], frames.shape[1])
-        for t, frame in enumerate(frames.unbind(1)):
+        for t, frame in enumerate(each_step(frames.unbind(1))):
             open_rows = (real > t).nonzero().flatten().tolist()
             for written in range(self._most + 1):
                 if not open_rows:
@@ -215,7 +216,7 @@ class TransducerStream:
     @torch.no_grad()
     def push(self, frames: Tensor) -> None:
         """More frames ``(n, width)`` of the encoder."""
-        for frame in frames.unbind(0):
+        for frame in each_step(frames.unbind(0)):
             self._advance(frame)
             self._frames += 1
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from anaphora.cancellation import each_step
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_targets import UNKNOWN
 from anaphora.data.pictures import Pixels
@@ -160,7 +161,7 @@ def score_questions(model: PictureAnswerer, asked: Sequence[Asked]) -> Numbers:
     """Scores ``(questions, answers)`` of all questions, picture by picture."""
     device = next(model.parameters()).device
     found = [np.zeros((0, model.output.out_features))]
-    for part in _parts(asked):
+    for part in each_step(_parts(asked)):
         found.append(model(*inputs_of(part, device)).double().cpu().numpy())
     return np.concatenate(found)
 

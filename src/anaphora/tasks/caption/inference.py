@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from anaphora.cancellation import each_step
 from anaphora.data.asked import list_lines
 from anaphora.data.files import beside
 from anaphora.data.pictures import PICTURE_ENDINGS, Pixels
@@ -24,7 +25,7 @@ from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import NBest
-from anaphora.tasks.decoding import ROWS, search_memory
+from anaphora.tasks.decoding import ROWS, items_together, search_memory
 from anaphora.tasks.outputs import complete_search
 
 
@@ -38,8 +39,9 @@ def describe_pictures(
     engine = model if inside.recording() else packed(model, int8=asked.int8)
     found: list[NBest] = []
     limit = max(asked.max_length, asked.min_length)
-    for begin in range(0, len(pictures), ROWS):
-        some = pictures[begin : begin + ROWS]
+    together = items_together(asked, n_best)
+    for begin in each_step(range(0, len(pictures), together)):
+        some = pictures[begin : begin + together]
         memory = engine.encoder(images_of(some, device))
         seeds = [picture_seed(asked.seed, picture) for picture in some]
         limits = [limit] * len(some)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.cancellation import each_step
 from anaphora.data.rare_words import with_unknown
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.text import Text
@@ -100,7 +101,7 @@ def symbol_log_probs(model: Language, rows: Sequence[Row], begin: int) -> list[n
     order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), i))
     answers: list[np.ndarray[Any, Any]] = [np.zeros(0)] * len(rows)
     read = _in_windows if model.body.context else _carried_on
-    for at in range(0, len(order), ROWS):
+    for at in each_step(range(0, len(order), ROWS)):
         chosen = order[at : at + ROWS]
         found = read(model, [np.asarray(rows[i], dtype=np.int64) for i in chosen], begin)
         for i, values in zip(chosen, found, strict=True):
@@ -147,7 +148,7 @@ def _carried_on(
     for place, row in enumerate(rows):
         table[place, 1 : 1 + len(row)] = row
     carried, parts = None, []
-    for at in range(0, longest, STEPS):
+    for at in each_step(range(0, longest, STEPS)):
         piece = torch.from_numpy(table[:, at : at + STEPS + 1]).to(device)
         hidden, reading = model.read(piece[:, :-1], carried)
         carried = reading.carried

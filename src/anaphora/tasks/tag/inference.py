@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anaphora.cancellation import each_step
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.tasks.result import Result
 from anaphora.tasks.tag.objective import answers, spelled
@@ -49,8 +50,10 @@ def answered(m: Tagger, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[An
     model = m.model_
     if isinstance(model, HMMTagger):
         tags = m.learnt_.tags
-        shares = [model.marginals(words) if words else np.zeros((0, len(tags))) for words in inputs]
-        paths = [model.decode(words).tolist() if words else [] for words in inputs]
+        shares = [
+            model.marginals(words) if words else np.zeros((0, len(tags))) for words in each_step(inputs)
+        ]
+        paths = [model.decode(words).tolist() if words else [] for words in each_step(inputs)]
         return [[tags[i] for i in path] for path in paths], shares
     model.eval()
     return answers(model, m.targets_, [*m._reader.read(inputs)], m.settings_.threshold, strict=True)

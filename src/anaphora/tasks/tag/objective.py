@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.cancellation import each_step
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.pooled import HeldBatches, cut_by_size
 from anaphora.data.sending import send
@@ -262,7 +263,7 @@ def answers(
     filled = [i for i, sequence in enumerate(sequences) if len(sequence)]
     device = next(model.parameters()).device
     names = targets.values
-    for batch in reading_batches([sequences[i] for i in filled]):
+    for batch in each_step(reading_batches([sequences[i] for i in filled])):
         t = batch.tensors(device)
         places, lengths = [filled[i] for i in batch.indices], [len(row) for row in batch.words]
         emissions = model(t.source, t.lengths)

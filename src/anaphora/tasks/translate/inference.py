@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from anaphora.cancellation import each_step
 from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD, UNK
@@ -23,10 +24,9 @@ from anaphora.search._argmax import greedy_symbols
 from anaphora.search._device import device_beam, device_greedy, has_room
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
-from anaphora.tasks.decoding import ROWS, beam_width, ends, search_memory
+from anaphora.tasks.decoding import ROWS, beam_width, ends, items_together, search_memory
 from anaphora.tasks.outputs import complete_search
 
-DRAWN = 2048  # samples drawn together for minimum Bayes risk
 GREEDY_ROWS = 512  # items that a GPU writes for together, where nothing is kept of them but their symbols
 
 
@@ -73,8 +73,8 @@ def search_outputs(
     asked = complete_search(model, settings, presets="lstm-attention, gru-attention or transformer")
     answers: list[NBest | None] = [None] * len(sources)
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
-    together = ROWS if asked.decode != "mbr" else max(1, min(ROWS, DRAWN // asked.samples))
-    for begin in range(0, len(order), together):
+    together = items_together(asked, n_best)
+    for begin in each_step(range(0, len(order), together)):
         rows = order[begin : begin + together]
         found = _search(model, [sources[i] for i in rows], asked, n_best, keep_tree, around or Around())
         for i, nbest in zip(rows, found, strict=True):
@@ -106,7 +106,7 @@ def greedy_outputs(
     engine = model if static else packed(model)
     answers: dict[int, list[int]] = {}
     order = sorted(range(len(sources)), key=lambda i: (len(sources[i]), i))
-    for begin in range(0, len(order), together):
+    for begin in each_step(range(0, len(order), together)):
         rows = order[begin : begin + together]
         source, lengths = _padded([sources[i] for i in rows], device)
         start = torch.full((len(rows),), around.start, device=device)

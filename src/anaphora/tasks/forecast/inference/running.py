@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from anaphora.cancellation import each_step
 from anaphora.data.series_ahead import ROWS, point
 from anaphora.data.series_joint import Chain
 from anaphora.data.series_windows import WindowBatch, Windows
@@ -41,7 +42,7 @@ def _raw(
     if isinstance(model, Ancestor):
         yield from _classical(model, windows, chosen)
         return
-    for begin in range(0, len(chosen), ROWS):
+    for begin in each_step(range(0, len(chosen), ROWS)):
         batch = windows.batch(chosen[begin : begin + ROWS])
         yield by(model, batch), batch
 

@@ -39,7 +39,7 @@ from anaphora.search import (
 )
 from anaphora.search._distinct import MOST, widths
 from anaphora.settings.own import Part
-from anaphora.tasks.decoding import checked_hypotheses
+from anaphora.tasks.decoding import HYPOTHESES, checked_hypotheses
 from anaphora.tasks.transcribe.inference.unsaid import Sayable, never_by, without
 
 BATCH = 16_384
@@ -138,7 +138,7 @@ def search_symbols(model: Seq2Seq, inputs: Sequence[Frames], s: Search) -> list[
     device = next(model.parameters()).device
     engine = packed(model)
     found: list[Heard | None] = [None] * len(inputs)
-    for rows in in_order(inputs, BATCH):
+    for rows in in_order(inputs, BATCH, max(1, HYPOTHESES // max(s.width, s.n_best))):
         memory = engine.encode(*tensors_of([inputs[i] for i in rows], device))
         frames = model.frames(memory) if isinstance(model, JointModel) else None
         for place, nbest in enumerate(_written(engine, memory, s)):
