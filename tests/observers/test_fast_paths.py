@@ -1,0 +1,179 @@
+"""Every place where the library leaves PyTorch's operations is in the table below: who watches is tested there, or why it is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from watched_blocks import BLOCKS
+
+import anaphora
+
+ROOT = Path(str(anaphora.__file__)).parent
+NUMBERS = "reads NumPy arrays, which nobody watches"
+ON_GPU = "runs on an NVIDIA GPU only: tests marked cuda, and the emulations beside them"
+LEAN = "torch.compile alone calls it: tests/nn/test_transformer_lean.py"
+ENGINE = ("GRU", "LSTM both ways", "own cell", "GRU step by step", "own cell step by step")
+SCANS = ("MinGRU",)
+
+PATHS: dict[str, tuple[str, ...] | str] = {
+    "kernels/byte_pairs.py njit": NUMBERS,
+    "kernels/crf/native.py library": ("CRF",),
+    "kernels/crf/partition.py _LogPartition": ("CRF",),
+    "kernels/ctc/beam.py njit": NUMBERS,
+    "kernels/ctc/lexicon.py njit": NUMBERS,
+    "kernels/ctc/lexicon_arrays.py njit": NUMBERS,
+    "kernels/ctc/log_domain.py njit": ("ctc loss",),
+    "kernels/ctc/loss.py njit": ("ctc loss",),
+    "kernels/ctc/loss_gpu.py _kernel": ON_GPU,
+    "kernels/decode/cuda.py Writer": ON_GPU,
+    "kernels/embeddings/glove.py njit": NUMBERS,
+    "kernels/embeddings/sampling.py njit": NUMBERS,
+    "kernels/embeddings/windows.py library": NUMBERS,
+    "kernels/embeddings/windows.py njit": NUMBERS,
+    "kernels/gpu/adam.py _kernel": ON_GPU,
+    "kernels/gpu/added_norm.py kernel": ON_GPU,
+    "kernels/gpu/chunks.py _squares": ON_GPU,
+    "kernels/gpu/columns.py _added": ON_GPU,
+    "kernels/gpu/columns.py _merge": ON_GPU,
+    "kernels/gpu/columns.py activation_gradients": LEAN,
+    "kernels/gpu/columns.py activation_values": LEAN,
+    "kernels/gpu/columns.py merged_gradients": LEAN,
+    "kernels/gpu/columns.py narrowed": LEAN,
+    "kernels/gpu/columns.py slope_kernel": ON_GPU,
+    "kernels/gpu/columns.py value_kernel": ON_GPU,
+    "kernels/gpu/entrance.py run_kernel": ON_GPU,
+    "kernels/gpu/entrance.py value_kernel": ON_GPU,
+    "kernels/gpu/kernel.py Kernel": ON_GPU,
+    "kernels/gpu/likelihood.py _Losses": ON_GPU,
+    "kernels/gpu/likelihood.py _gradients": ON_GPU,
+    "kernels/gpu/likelihood.py _losses": ON_GPU,
+    "kernels/gpu/logit_step.py _scaled": ON_GPU,
+    "kernels/gpu/logit_step.py kernel": ON_GPU,
+    "kernels/gpu/lookup.py _LookUp": ON_GPU,
+    "kernels/gpu/lookup.py _sum": ON_GPU,
+    "kernels/gpu/masked.py _Softmax": ON_GPU,
+    "kernels/gpu/masked.py _backward": ON_GPU,
+    "kernels/gpu/masked.py _forward": ON_GPU,
+    "kernels/gpu/narrowing.py _kernel": ON_GPU,
+    "kernels/gpu/normed.py kernel": ON_GPU,
+    "kernels/gpu/normed.py norm_gradients": LEAN,
+    "kernels/gpu/output_loss.py _OutputLoss": LEAN,
+    "kernels/gpu/output_loss.py _gradients": ON_GPU,
+    "kernels/gpu/output_loss.py _losses": ON_GPU,
+    "kernels/gpu/output_loss.py logit_gradients": LEAN,
+    "kernels/gpu/output_loss.py logit_losses": LEAN,
+    "kernels/gpu/ragged.py _order": ON_GPU,
+    "kernels/gpu/ragged.py _transpose": ON_GPU,
+    "kernels/gpu/tables.py _kernel": ON_GPU,
+    "kernels/grid/native.py _Waves": ("GridLSTM",),
+    "kernels/grid/native.py library": ("GridLSTM",),
+    "kernels/grid/waves.py _Waves": ("GridLSTM",),
+    "kernels/hmm/passes.py njit": NUMBERS,
+    "kernels/invariant/mode.py _Replacing": ON_GPU,
+    "kernels/invariant/programs.py triton": ON_GPU,
+    "kernels/invariant/replacing.py _Replacing": ("rows in blocks",),
+    "kernels/kalman.py njit": NUMBERS,
+    "kernels/lexicon_words.py njit": NUMBERS,
+    "kernels/matrix_scan/backward.py triton": ON_GPU,
+    "kernels/matrix_scan/by_head.py triton": ON_GPU,
+    "kernels/matrix_scan/forward.py triton": ON_GPU,
+    "kernels/matrix_scan/launch.py _MatrixScan": ON_GPU,
+    "kernels/matrix_scan/native.py _Scan": ("matrix scan", "GLA", "DeltaNet"),
+    "kernels/matrix_scan/native.py library": ("matrix scan", "GLA", "DeltaNet"),
+    "kernels/matrix_scan/parts.py triton": ON_GPU,
+    "kernels/matrix_scan/states.py triton": ON_GPU,
+    "kernels/ngram.py njit": NUMBERS,
+    "kernels/packed/native.py library": (
+        "encoder", "encoder norm first", "turned encoder", "packed maps", "packed heads", "packed translator",
+        "paged language", "voice",
+    ),
+    "kernels/paged/programs.py triton": ON_GPU,
+    "kernels/prune.py njit": NUMBERS,
+    "kernels/recurrence/backends/c/compiled.py CompiledPlan": ENGINE,
+    "kernels/recurrence/backends/c/compiled.py _Run": ENGINE,
+    "kernels/recurrence/backends/cuda_graph/capture.py _Replay": ON_GPU,
+    "kernels/recurrence/backends/persistent/both.py _Both": ON_GPU,
+    "kernels/recurrence/backends/persistent/clusters.py clusters_at_once": ON_GPU,
+    "kernels/recurrence/backends/persistent/launch.py Pass": ON_GPU,
+    "kernels/recurrence/backends/persistent/run.py _Persistent": ON_GPU,
+    "kernels/recurrence/backends/persistent/run.py _made": ON_GPU,
+    "kernels/recurrence/backends/scan/compiled.py _load": SCANS,
+    "kernels/recurrence/backends/scan/cuda_pass.py Pass": ON_GPU,
+    "kernels/recurrence/backends/scan/generated.py GeneratedUnits": ON_GPU,
+    "kernels/recurrence/backends/scan/walk.py _Product": SCANS,
+    "kernels/recurrence/backends/scan/walk.py _Walk": SCANS,
+    "kernels/recurrence/backends/torch_ops/bptt.py _Bptt": ENGINE,
+    "kernels/recurrence/backends/torch_ops/fixed.py njit": ENGINE,
+    "kernels/recurrence/backends/triton/source.py _write": ON_GPU,
+    "kernels/selective/gpu.py _Scan": ON_GPU,
+    "kernels/selective/gpu.py _kernel": ON_GPU,
+    "kernels/selective/native.py _Scan": ("selective scan", "Mamba"),
+    "kernels/selective/native.py library": ("selective scan", "Mamba"),
+    "kernels/smoothing.py njit": NUMBERS,
+    "kernels/sound/native.py library": ("log mel",),
+    "kernels/transducer/lattice.py njit": ("transducer loss",),
+    "kernels/transducer/loss_gpu.py _kernel": ON_GPU,
+    "kernels/transducer/native.py library": ("transducer loss",),
+    "kernels/voice.py njit": NUMBERS,
+    "models/language_passes.py _Loss": ON_GPU,
+    "models/language_passes.py _States": ON_GPU,
+    "nn/casting.py _Cast": ON_GPU,
+    "nn/recurrent_operator.py recurrence": "torch.compile alone calls it: tests/nn/test_recurrent_operator.py",
+    "nn/recurrent_operator.py recurrence_backward": "torch.compile alone calls it: tests/nn/test_recurrent_operator.py",
+    "nn/transformer/lean.py _Activated": LEAN,
+    "nn/transformer/lean.py _AddNorm": LEAN,
+    "nn/transformer/lean.py _Heads": LEAN,
+    "nn/transformer/lean.py _Product": LEAN,
+    "search/ctc/_fused.py _Loss": ON_GPU,
+    "search/ctc/_loss.py _Losses": ("ctc loss",),
+    "search/transducer/_fused.py _Loss": ON_GPU,
+    "search/transducer/_loss.py _Losses": ("transducer loss",),
+    "search/transducer/_loss.py _NativeLosses": ("transducer loss",),
+    "training/replay.py _Replay": ON_GPU,
+}  # fmt: skip
+"""By the name on the top level of its file, or by the compiler for functions of numba and Triton."""
+
+
+def leaving(path: Path) -> Iterator[str]:
+    """What leaves PyTorch's operations in a file."""
+    for top in ast.parse(path.read_text()).body:
+        named = (
+            top.targets[0]
+            if isinstance(top, ast.Assign)
+            else top.target
+            if isinstance(top, ast.AnnAssign)
+            else top
+        )
+        name = getattr(named, "name", None) or getattr(named, "id", "")
+        for node in ast.walk(top):
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
+                if bases & {"Function", "TorchFunctionMode"}:
+                    yield name
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                called = ast.unparse(node.func)
+                if called in ("njit", "numba.njit"):
+                    yield "njit"
+                if called.split(".")[-1] in ("load_beside", "custom_op", "Kernel", "Loaded", "loaded"):
+                    yield name
+                if called == "compiler.load":
+                    yield name
+        if isinstance(top, ast.FunctionDef) and any(
+            "triton.jit" in ast.unparse(d) for d in top.decorator_list
+        ):
+            yield "triton"
+
+
+def test_every_fast_path_is_in_the_table() -> None:
+    found = {f"{path.relative_to(ROOT)} {name}" for path in ROOT.rglob("*.py") for name in leaving(path)}
+    left_out = ("kernels/toolchain/", "kernels/gpu/kernel.py loaded")  # what makes them
+    found = {name for name in found if not name.startswith(left_out)}
+    assert found == PATHS.keys()
+
+
+def test_every_block_is_there_and_used() -> None:
+    named = {name for places in PATHS.values() if not isinstance(places, str) for name in places}
+    operations_only = {"attention", "positions", "mixture"}  # whose fast path is PyTorch's own
+    assert named == BLOCKS.keys() - operations_only
