@@ -15,8 +15,6 @@ import selectors
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +23,7 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from anaphora import processes
 from anaphora.errors import AnaphoraError
 from anaphora.serving.limits import Limits
 
@@ -39,12 +38,12 @@ class _Worker:
     """A process with its place among the others."""
 
     def __init__(self, order: bytes, listening: socket.socket, environment: Mapping[str, str]):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "anaphora.serving.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        self.process = processes.start(
+            processes.python("-m", "anaphora.serving.worker"),
+            environment=environment,
+            stdin=processes.PIPE,
+            stdout=processes.PIPE,
             pass_fds=[listening.fileno()],
-            env=dict(environment),
             process_group=0,  # Ctrl-C is for the supervisor, which ends its workers in order
         )
         assert self.process.stdin is not None
@@ -96,8 +95,7 @@ class Supervisor:
         counts = tempfile.mkdtemp(prefix="anaphora-metrics-")
         threads = str(max(1, (os.cpu_count() or 1) // self._count))
         self._environment = {
-            "OMP_NUM_THREADS": threads,
-            **os.environ,
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
             "PROMETHEUS_MULTIPROC_DIR": counts,
         }
         try:

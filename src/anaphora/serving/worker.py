@@ -1,8 +1,9 @@
-"""One worker process of `supervisor`: ``python -m anaphora.serving.worker`` with its order on standard input."""
+"""One worker process of `supervisor`: ``python -P -m anaphora.serving.worker`` with its order on standard input."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 from anaphora.errors import AnaphoraError
 from anaphora.files import parse_json
+
+_alone = threading.Event()
+"""Set when the supervisor is gone, which would have removed the folder of counts."""
 
 
 def main() -> int:
@@ -37,6 +41,9 @@ def main() -> int:
     except AnaphoraError as error:
         os.write(2, f"anaphora: {error}\n".encode())
         return 2
+    finally:
+        if _alone.is_set():
+            shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
     return 0
 
 
@@ -52,6 +59,7 @@ def _follow() -> None:
     """End with the supervisor, whose end of our standard input closes with it."""
     while os.read(0, 1000):
         pass
+    _alone.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anaphora import processes
 from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.files import parse_json, read_tail
 from anaphora.studio.orders import UPLOADS, catalogue, check_file, read_order, shown
@@ -38,7 +37,7 @@ class Training:
     run: str
     command: str
     log: Path
-    process: subprocess.Popen[bytes]
+    process: processes.Process
     begun: float = field(default_factory=time.time)
     stopping: bool = False
 
@@ -95,10 +94,8 @@ class Starter:
         self._check_allowed()
         words = [*read_order(given, self.folder).words(self.folder), "--dry-run", "--json"]
         try:
-            done = subprocess.run(
-                _argv(words), capture_output=True, timeout=PLAN_SECONDS, cwd=self.folder.parent, check=False
-            )
-        except subprocess.TimeoutExpired:
+            done = processes.run(_argv(words), timeout=PLAN_SECONDS, cwd=self.folder.parent)
+        except processes.TimeoutExpired:
             raise AnaphoraError(
                 f"the plan took more than {PLAN_SECONDS:g} seconds; use the command."
             ) from None
@@ -176,7 +173,7 @@ class Starter:
         for process in living:
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
+            except processes.TimeoutExpired:
                 _signal(process, signal.SIGKILL)
                 process.wait()
 
@@ -192,11 +189,11 @@ class Starter:
                 logs.mkdir(exist_ok=True)
                 log = logs / f"{name.replace('/', '-')[:80]}.log"
                 with open(log, "wb") as out:
-                    process = subprocess.Popen(
+                    process = processes.start(
                         _argv(words),
-                        stdin=subprocess.DEVNULL,
+                        stdin=processes.DEVNULL,
                         stdout=out,
-                        stderr=subprocess.STDOUT,
+                        stderr=processes.STDOUT,
                         cwd=self.folder.parent,
                         start_new_session=True,  # Ctrl-C ends the studio, which then ends its trainings in order
                     )
@@ -215,10 +212,10 @@ class Starter:
 
 
 def _argv(words: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "anaphora", *words]
+    return processes.python("-m", "anaphora", *words)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal(process: processes.Process, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
 

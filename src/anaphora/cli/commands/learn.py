@@ -68,7 +68,9 @@ def command(
             raise DataError("--site and --pictures take all lessons; leave LESSON and --write out.")
         names = _built(site, pictures)
         if opened:
-            _open(names[0])
+            from anaphora.processes import open_page
+
+            open_page(Path(names[0]).resolve().as_uri())
         if as_json:
             emit({"files": names})
         else:
@@ -153,13 +155,6 @@ def _built(site: str | None, pictures: str | None) -> list[str]:
             build(site, pictures=pictures, more=pages()), key=lambda page: page != Path(site) / "index.html"
         )
     ]
-
-
-def _open(page: str) -> None:
-    import webbrowser
-    from pathlib import Path
-
-    webbrowser.open(Path(page).resolve().as_uri())
 
 
 def _show(source: str) -> None:

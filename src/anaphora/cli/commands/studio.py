@@ -39,6 +39,7 @@ def command(folders: tuple[str, ...], port: int, no_open: bool, allow_training: 
 
     from anaphora.cli.output import say
     from anaphora.errors import AnaphoraError
+    from anaphora.processes import open_page
 
     try:
         from anaphora.studio.serve import serve
@@ -56,15 +57,8 @@ def command(folders: tuple[str, ...], port: int, no_open: bool, allow_training: 
         say(f"The studio is at {address}")
         say("Ctrl-C ends it.")
         if not no_open:
-            _open(address)
+            open_page(address)
 
     if hasattr(os, "nice") and not allow_training:
         os.nice(5)  # training on the same machine goes first; what is started from here would be as patient
     serve(places, port=port, ready=ready, allow_training=allow_training)
-
-
-def _open(address: str) -> None:
-    import threading
-    import webbrowser
-
-    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

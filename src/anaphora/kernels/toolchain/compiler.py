@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
-import subprocess
 import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from anaphora import processes
 from anaphora.kernels.toolchain import cache as kernel_cache
 from anaphora.kernels.toolchain import isa
 
@@ -39,7 +38,7 @@ class CannotCompile(Exception):  # noqa: N818 (says what happened)
 def compiler() -> str | None:
     """The C compiler: ``CC``, or the first of cc, gcc, clang that is installed."""
     for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        found = shutil.which(name) if name else None
+        found = processes.program(name) if name else None
         if found:
             return found
     return None
@@ -49,15 +48,8 @@ def compiler() -> str | None:
 def _version(tool: str) -> str:
     """The program behind a compiler's name and the first line of what it says about itself."""
     try:
-        said = subprocess.run(
-            [tool, "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
+        said = processes.run([tool, "--version"], timeout=SECONDS, text=True, errors="replace").stdout
+    except (OSError, processes.TimeoutExpired):
         said = ""
     return f"{os.path.realpath(tool)} {said.partition(os.linesep)[0]}"
 
@@ -120,16 +112,15 @@ def _build(tool: str, source: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="anaphora-build-") as folder:
             text, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
             text.write_text(source)
-            done = subprocess.run(
+            done = processes.run(
                 [tool, *FLAGS, *isa.march_flags(), str(text), "-o", str(made), "-lm", "-lpthread"],
-                capture_output=True,
+                timeout=SECONDS,
+                cwd=folder,
                 text=True,
                 errors="replace",
-                timeout=SECONDS,
-                check=False,
             )
             if done.returncode or not made.exists():
                 raise CannotCompile(f"{tool} failed: {(done.stderr or done.stdout).strip()[:500]}")
             return made.read_bytes()
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, processes.TimeoutExpired) as error:
         raise CannotCompile(f"{tool} could not be run: {error}") from error

@@ -1,4 +1,4 @@
-"""A process that answers parts of the inputs: ``python -c "… main(DESCRIPTOR)"``, spoken to through a pipe.
+"""A process that answers parts of the inputs: ``python -P -c "… main(DESCRIPTOR, FOLDER)"``, spoken to through a pipe.
 
 It ends when its pipe does, so it never outlives the process that started it, however that one ends.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,8 +61,11 @@ def attempt(answer: Answer, asked: Asked) -> Outcome:
     return Outcome(answers, error, notes)
 
 
-def main(descriptor: int) -> None:
-    """Load the model that the first message names, then answer parts until the pipe ends."""
+def main(descriptor: int, scratch: str) -> None:
+    """Load the model that the first message names, then answer parts until the pipe ends.
+
+    ``scratch`` is the folder of the first process. Where that one was killed, no other process is left to remove it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one by closing the pipe
     pipe = Connection(descriptor)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -75,6 +79,7 @@ def main(descriptor: int) -> None:
             except (AttributeError, TypeError, ValueError) as error:  # an error that cannot be pickled
                 whole = AnaphoraError(f"{type(outcome.error).__name__}: {outcome.error} ({error})")
                 pipe.send((number, Outcome([], whole, outcome.notes)))
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _loaded(order: Mapping[str, Any]) -> Answer:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from anaphora import processes
 from anaphora.errors import AnaphoraError
 from anaphora.settings.own import parts_of
 from anaphora.tasks.bulk.worker import Asked, Outcome
 
-START = "import sys; from anaphora.tasks.bulk.worker import main; main(int(sys.argv[1]))"
+START = "import sys; from anaphora.tasks.bulk.worker import main; main(int(sys.argv[1]), sys.argv[2])"
 
 
 def cores() -> int:
@@ -36,10 +35,37 @@ def most_workers(model: Any, workers: int | None) -> int:
 
 
 class Workers:
-    """``count`` processes with a copy of the model each. Their own folder of weights goes with them."""
+    """``count`` processes with a copy of the model each. Their own folder of weights goes with them.
+
+    They start before it is filled: should this process be killed, the last of them removes it.
+    """
 
     def __init__(self, model: Any, maker: str, options: Mapping[str, Any], count: int):
         self._folder = tempfile.TemporaryDirectory(prefix="anaphora-predict-")
+        self._processes: dict[Connection, processes.Process] = {}
+        self._idle: list[Connection] = []
+        self._busy: dict[Connection, int] = {}
+        try:
+            self._start(count)
+            self._send_model(model, maker, options)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, count: int) -> None:
+        for _ in range(count):
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = processes.start(
+                    processes.python("-c", START, str(theirs.fileno()), self._folder.name),
+                    environment={"OMP_NUM_THREADS": "1"},
+                    pass_fds=(theirs.fileno(),),
+                    stdin=processes.DEVNULL,
+                    stdout=processes.DEVNULL,
+                )
+            self._processes[Connection(ours.detach())] = process
+
+    def _send_model(self, model: Any, maker: str, options: Mapping[str, Any]) -> None:
         folder = Path(self._folder.name) / "model"
         model.save(folder)
         order = {
@@ -50,26 +76,7 @@ class Workers:
             "maker": maker,
             "options": dict(options),
         }
-        self._processes: dict[Connection, subprocess.Popen[bytes]] = {}
-        self._idle: list[Connection] = []
-        self._busy: dict[Connection, int] = {}
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(path or "." for path in sys.path),
-        }
-        for _ in range(count):
-            ours, theirs = socket.socketpair()
-            with theirs:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", START, str(theirs.fileno())],
-                    pass_fds=(theirs.fileno(),),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    env=environment,
-                )
-            pipe = Connection(ours.detach())
-            self._processes[pipe] = process
+        for pipe in self._processes:
             with self._alive(pipe):
                 pipe.send(order)
 
