@@ -15,7 +15,6 @@ import shutil
 import site
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ _SEARCHED = (
 )  # fmt: skip
 """Variables that list folders, in which an empty or relative entry means the working folder."""
 _HERE = Path(__file__).resolve().parent.parent
+_STDLIB = os.path.realpath(os.path.dirname(os.__file__))
 _PAGE_SECONDS = 30.0
 
 
@@ -139,12 +139,11 @@ def _absolute(entries: str) -> str:
 def _modules(cwd: str | Path | None) -> list[str]:
     """Return the folders of modules that precede Python's own (PYTHONPATH), without any working folder, and ours."""
     left_out = {os.path.realpath(folder) for folder in (os.curdir, cwd or os.curdir)}
-    paths = sysconfig.get_paths()
     found = []
     for entry in sys.path:
-        if os.path.realpath(entry or os.curdir) == os.path.realpath(paths["stdlib"]):
+        if os.path.realpath(entry or os.curdir) == _STDLIB:
             break
         if os.path.isabs(entry) and os.path.isdir(entry) and os.path.realpath(entry) not in left_out:
             found.append(entry)
-    usual = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
+    usual = {*site.getsitepackages(), site.getusersitepackages()}
     return found if str(_HERE) in usual or str(_HERE) in found else [*found, str(_HERE)]
