@@ -307,7 +307,7 @@ def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"#!{sys.executable}\nimport sys, os, stat, json, urllib.parse\n"
         "place = urllib.parse.unquote(urllib.parse.urlsplit(sys.argv[1]).path)\n"
         "there = sys.argv[1].startswith('file:') and os.path.isfile(place)\n"
-        "found = [sys.argv[1:], open(place).read() if there else '', os.stat(place).st_mode if there else 0]\n"
+        "found = [sys.argv[1:], open(place).read() if there else '', os.stat(os.path.dirname(place)).st_mode if there else 0]\n"
         f"open({str(said) + '.part'!r}, 'w').write(json.dumps(found)); os.rename({str(said) + '.part'!r}, {str(said)!r})\n"
     )
     script.chmod(0o755)
@@ -325,7 +325,7 @@ def test_the_token_of_the_studio_is_not_in_the_arguments_of_the_browser(browser:
     words, page, mode = json.loads(browser.read_text())
     assert not any("s3cr" in word for word in words)
     assert "http://127.0.0.1:1/#token=s3cr&amp;t" in page
-    assert stat.S_IMODE(mode) == 0o600
+    assert stat.S_IMODE(mode) == 0o700  # of its folder
 
 
 def test_a_page_without_a_secret_is_opened_by_its_address(browser: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import write_synced
 
 Process = subprocess.Popen[bytes]
 DEVNULL, PIPE, STDOUT = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
@@ -102,14 +103,10 @@ def _open(address: str) -> None:
     import webbrowser
 
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="anaphora-page-") as folder:
-        page = Path(folder) / "open.html"
-        descriptor = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            there = html.escape(address)
-            file.write('<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">')
-            file.write(
-                f'<meta http-equiv="refresh" content="0; url={there}"><a href="{there}">Anaphora</a>\n'
-            )
+        page, there = Path(folder) / "open.html", html.escape(address)  # the folder is closed to others
+        head = '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        link = f'<meta http-equiv="refresh" content="0; url={there}"><a href="{there}">Anaphora</a>\n'
+        write_synced(page, f"{head}{link}".encode())
         webbrowser.open(page.as_uri())
         threading.Event().wait(_PAGE_SECONDS)  # a browser that has yet to start reads it late
 

@@ -72,7 +72,6 @@ AROUND = {
     "cli/health.py": {".read_text()"},
     "cli/failures.py": {"os.open"},
     # doors of their own
-    "training/durable.py": {"os.open"},  # makes new files (O_EXCL) and opens folders to sync them
     "kernels/toolchain/cache.py": {
         "os.open",
         "open",

@@ -78,7 +78,7 @@ def test_a_full_disk_at_any_place_loses_nothing(tmp_path, monkeypatch, point):
     """C9: the call that failed is made again."""
     path = tmp_path / "answers"
     monkeypatch.setenv("ANAPHORA_FAULT", f"predict.{point}:1:ENOSPC")
-    monkeypatch.setattr("anaphora.training.faults._passages", {})
+    monkeypatch.setattr("anaphora.files.faults._passages", {})
     with pytest.raises((RunError, OSError)):
         written(path, "abcde")
     monkeypatch.delenv("ANAPHORA_FAULT")

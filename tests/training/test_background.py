@@ -12,7 +12,8 @@ import torch
 from training_toy import Heard, finish, outcome, toy_trainer
 
 from anaphora.errors import RunError
-from anaphora.training import checkpoint, faults, saving
+from anaphora.files import faults
+from anaphora.training import checkpoint, saving
 from anaphora.training.background import Background
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.journal import read_journal

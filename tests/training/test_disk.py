@@ -14,7 +14,7 @@ import pytest
 from training_toy import finish, outcome, toy_trainer
 
 from anaphora.errors import RunError
-from anaphora.training import faults
+from anaphora.files import faults
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import load_weights

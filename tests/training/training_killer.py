@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from anaphora.training import durable
+from anaphora.files import writing
 from anaphora.training.checkpoint import CheckpointFolder
 from anaphora.training.weights import load_weights
 
@@ -52,7 +52,7 @@ def forked(work: Callable[[], Any]) -> int:
 
 
 def train(folder: Path, fault: str | None = None, background: bool = False) -> None:
-    durable._CHUNK = 97  # many small writes, so that a kill can fall between any two of them
+    writing._CHUNK = 97  # many small writes, so that a kill can fall between any two of them
     if fault:
         os.environ["ANAPHORA_FAULT"] = fault
     finish(folder, save_in_background=background, **OPTIONS)

@@ -28,7 +28,7 @@ def picture_options(function: F) -> F:
 
 def check_files(files: dict[str, str]) -> None:
     """Notice before the work that a picture could not be written after it."""
-    from anaphora.training.durable import check_place
+    from anaphora.files.writing import check_place
 
     for kind, name in files.items():
         path = Path(name)
@@ -39,7 +39,7 @@ def check_files(files: dict[str, str]) -> None:
 
 def write_files(picture: Any, files: dict[str, str]) -> None:
     """Write each file in the form its option asks for, whatever its name ends in."""
-    from anaphora.training.durable import folder_for, writing
+    from anaphora.files.writing import folder_for, writing
 
     for kind, name in files.items():
         content = getattr(picture, kind)()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from anaphora.errors import RunError
 from anaphora.files import read_bytes
-from anaphora.training.durable import writing
+from anaphora.files.writing import writing
 
 
 def claim(folder: Path, command: str) -> None:

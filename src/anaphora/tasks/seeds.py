@@ -23,13 +23,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.writing import folder_for, replace_file, writing
 from anaphora.settings.own import parts_of
 from anaphora.tasks.config import read_config
 from anaphora.tasks.own import brought_back
 from anaphora.tasks.result import Result
 from anaphora.tasks.teaching import has_teachers, take_over
 from anaphora.training import distributed
-from anaphora.training.durable import folder_for, replace_file, writing
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder
 

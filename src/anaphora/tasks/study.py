@@ -9,6 +9,7 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.writing import replace_file, writing
 from anaphora.settings.base import suggestion
 from anaphora.tasks.studies.budget import budget
 from anaphora.tasks.studies.draw import draw
@@ -18,7 +19,6 @@ from anaphora.tasks.studies.positions import positions
 from anaphora.tasks.studies.recall import recall
 from anaphora.tasks.studies.scaling import scaling
 from anaphora.tasks.studies.tracking import tracking
-from anaphora.training.durable import replace_file, writing
 from anaphora.training.journal import plain
 
 FOUND = "found.json"

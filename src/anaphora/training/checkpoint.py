@@ -20,10 +20,9 @@ from typing import Any
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.files import is_folder, parse_json, read_bytes
+from anaphora.files import faults, is_folder, parse_json, read_bytes
 from anaphora.files.schemas import problem
-from anaphora.training import faults
-from anaphora.training.durable import sync_folder, write_synced, writing
+from anaphora.files.writing import sync_folder, write_synced, writing
 from anaphora.training.schemas import ExportFacts, Manifest, State
 from anaphora.training.sharding import joined
 from anaphora.training.weights import canonical, first_not_finite, unpack

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes, streamed
 from anaphora.files.schemas import problem
-from anaphora.training.durable import replace_file, sync_folder, writing
+from anaphora.files.writing import replace_file, sync_folder, writing
 from anaphora.training.schemas import ROWS
 
 _CHUNK = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes
-from anaphora.training.durable import writing
+from anaphora.files.writing import writing
 
 _LARGEST_PID = 1 << 31
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from anaphora.errors import RunError
 from anaphora.files import is_folder, read_bytes
+from anaphora.files.writing import check_place, folder_for, make_folder, reading, replace_file, writing
 from anaphora.training.checkpoint import remove
-from anaphora.training.durable import check_place, folder_for, make_folder, reading, replace_file, writing
 from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights, seal

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anaphora.errors import RunError, TrainingError
 from anaphora.files import read_bytes
+from anaphora.files.writing import replace_file, writing
 from anaphora.kernels.toolchain.driver import check_kernels
 from anaphora.training.averaging import with_average
 from anaphora.training.checkpoint import (
@@ -24,7 +25,6 @@ from anaphora.training.checkpoint import (
     write_listed,
 )
 from anaphora.training.distributed import Group
-from anaphora.training.durable import replace_file, writing
 from anaphora.training.run import RunFolder
 from anaphora.training.sharding import parts
 from anaphora.training.state import TrainingState

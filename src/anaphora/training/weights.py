@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from anaphora.errors import RunError
 from anaphora.files import clause, parse_json, read_bytes, streamed
 from anaphora.files.schemas import problem
-from anaphora.training.durable import replace_file, writing
+from anaphora.files.writing import replace_file, writing
 from anaphora.training.schemas import Note, Schema
 
 FORMAT = 1

@@ -112,7 +112,7 @@ def _write(
         raise DataError(f"{corpus.name} is not written as {path.suffix}; name {wanted}.")
     if path.exists() and not force:
         raise DataError(f"{name} exists already; --force replaces it.")
-    from anaphora.training.durable import folder_for, writing
+    from anaphora.files.writing import folder_for, writing
 
     with folder_for(path), writing(path):
         corpus.write(path, variant, split, size)

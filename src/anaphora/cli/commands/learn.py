@@ -102,9 +102,9 @@ def command(
 def _written(path: Path, number: int | None, force: bool) -> list[str]:
     """Write one lesson, or the notebooks of all into the folder ``path``; the names of the files."""
     from anaphora.errors import DataError
+    from anaphora.files.writing import replace_file, writing
     from anaphora.learn.notebook import notebook, script
     from anaphora.learn.page import lesson, lessons
-    from anaphora.training.durable import replace_file, writing
 
     if number is None:
         if path.suffix or path.is_file():

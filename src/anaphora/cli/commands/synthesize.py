@@ -57,8 +57,8 @@ def command(
     from anaphora.data.streams import check_readable
     from anaphora.errors import DataError
     from anaphora.files.unpacking import check_unpacked
+    from anaphora.files.writing import check_place, folder_for, replace_file, writing
     from anaphora.tasks.config import read_config, single_runs
-    from anaphora.training.durable import check_place, folder_for, replace_file, writing
 
     runs = tuple(single_runs(runs))
     config = read_config(Path(runs[0]))

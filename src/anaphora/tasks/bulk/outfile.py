@@ -22,11 +22,10 @@ from typing import Any, Self
 import numpy as np
 
 from anaphora.errors import DataError, RunError
-from anaphora.files import open_plain, parse_json, read_bytes
+from anaphora.files import faults, open_plain, parse_json, read_bytes
 from anaphora.files.unpacking import check_unpacked
+from anaphora.files.writing import check_place, folder_for, sync_folder, writing
 from anaphora.tasks.bulk.windows import Item
-from anaphora.training import faults
-from anaphora.training.durable import check_place, folder_for, sync_folder, writing
 
 FORMAT = 1
 EVERY = 1.0

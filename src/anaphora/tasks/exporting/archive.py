@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import replace_file, writing
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.positions import Learned
 from anaphora.tasks.exporting.graph import on_cpu
 from anaphora.tasks.exporting.inputs import check_words
 from anaphora.tasks.exporting.language import refuse_counts
-from anaphora.training.durable import replace_file, writing
 
 TRACED = (3, 7)
 CHECKED = ((1, 2), (2, 5), (5, 19))

@@ -13,12 +13,12 @@ from anaphora._version import __version__
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import replace_file, writing
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classical.ngram import NGram, arpa
 from anaphora.models.classical.ngram.text import Words
 from anaphora.models.embeddings import formats
 from anaphora.nn.embedding import Embedding
-from anaphora.training.durable import replace_file, writing
 
 FORMAT = 1
 

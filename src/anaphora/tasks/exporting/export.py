@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.files.writing import check_place, folder_for
 from anaphora.settings.base import suggestion
 from anaphora.tasks.exporting.formats import FORMATS
-from anaphora.training.durable import check_place, folder_for
 
 
 def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options: Any) -> Path:

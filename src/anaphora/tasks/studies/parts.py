@@ -11,9 +11,9 @@ from typing import Any
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.writing import replace_file, writing
 from anaphora.tasks.claim import claim
 from anaphora.tasks.estimator import Estimator
-from anaphora.training.durable import replace_file, writing
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 

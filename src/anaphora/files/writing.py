@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anaphora.errors import RunError
-from anaphora.files import Refused
-from anaphora.training import faults
+from anaphora.files import Refused, faults
 
 _CHUNK = 1 << 20
 _REMEDIES = {
