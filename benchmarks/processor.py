@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 SOURCE = """
 typedef long long L;

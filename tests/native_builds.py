@@ -14,8 +14,8 @@ from anaphora.kernels.embeddings import windows
 from anaphora.kernels.grid import native as grid
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
-from anaphora.kernels.toolchain import compiler, isa
 from anaphora.kernels.transducer import native as transducer
+from anaphora.native import compiler, isa
 
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]

@@ -24,7 +24,7 @@ import pytest
 
 from anaphora import processes
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 from anaphora.studio.runs import Run
 from anaphora.studio.starting import Starter
 from warm_command import commands_folder
@@ -45,17 +45,17 @@ ALLOWED = {
     ("tasks/bulk/workers.py", "multiprocessing.connection"): "the other end of that pipe",
     ("nn/recurrent_operator.py", "torch.multiprocessing.reductions"): "a weak reference to a storage",
     (
-        "kernels/toolchain/nvrtc.py",
+        "native/nvrtc.py",
         "ctypes.util",
     ): "asks the loader of the system where a library is, by a fixed name",
-    ("kernels/toolchain/isa.py", "processor"): "asks uname; no file of a folder is read",
+    ("native/isa.py", "processor"): "asks uname; no file of a folder is read",
     ("cli/health.py", "processor"): "the same",
 }
 CANARIES = {
     "tasks/bulk/workers.py": "test_workers_of_predict_import_nothing_from_the_working_folder",
     "serving/supervisor.py": "test_workers_of_serve_import_nothing_from_the_working_folder",
     "studio/starting.py": "test_what_the_studio_starts_imports_nothing_from_the_folders_of_runs",
-    "kernels/toolchain/compiler.py": "test_the_compiler_takes_nothing_from_the_working_folder",
+    "native/compiler.py": "test_the_compiler_takes_nothing_from_the_working_folder",
     "cli/commands/studio.py": "test_the_token_of_the_studio_is_not_in_the_arguments_of_the_browser",
     "cli/commands/learn.py": "test_a_page_without_a_secret_is_opened_by_its_address",
 }
@@ -283,7 +283,7 @@ def test_numba_takes_no_settings_from_the_working_folder(tmp_path: Path) -> None
     """They could name a cache, whose objects are unpickled and run."""
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: /planted\n")
     asked = "{}import numba; import yaml; print(numba.config.CACHE_DIR or 'none', yaml.safe_load('1'))"
-    ours = "from anaphora.kernels.toolchain.jit import numba; "
+    ours = "from anaphora.native.jit import numba; "
     for before, found in (("", "/planted 1"), (ours, "none 1")):
         words = processes.python("-c", asked.format(before))
         assert processes.run(words, timeout=300.0, cwd=tmp_path, text=True).stdout.split("\n")[0] == found
@@ -295,7 +295,7 @@ def test_only_one_module_imports_numba() -> None:
         for path in SOURCE.rglob("*.py")
         if re.search(r"^\s*(import numba|from numba)", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert found == {"kernels/toolchain/jit.py"}
+    assert found == {"native/jit.py"}
 
 
 # ---------------------------------------------------------------------- the browser

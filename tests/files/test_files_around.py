@@ -48,7 +48,7 @@ AROUND = {
     "tasks/bulk/values.py": {"json.loads"},
     "tasks/exporting/archive.py": {".read_bytes()"},
     "tasks/exporting/ctranslate2.py": {".read_bytes()", ".read_text()", "json.loads"},
-    "kernels/toolchain/compiler.py": {
+    "native/compiler.py": {
         ".read_bytes()",
         ".read_text()",
     },  # a compiler's result, in a private folder
@@ -68,11 +68,11 @@ AROUND = {
     "kernels/recurrence/backends/scan/source_c.py": {".read_text()"},
     # files of the kernel and devices, by names that are written here
     "_cpu.py": {".read_text()"},
-    "kernels/toolchain/isa.py": {".read_text()"},
+    "native/isa.py": {".read_text()"},
     "cli/health.py": {".read_text()"},
     "cli/failures.py": {"os.open"},
     # doors of their own
-    "kernels/toolchain/cache.py": {
+    "native/cache.py": {
         "os.open",
         "open",
     },  # stricter: also the owner and the mode of every folder

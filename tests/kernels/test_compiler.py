@@ -13,8 +13,8 @@ from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.c import compiled
-from anaphora.kernels.toolchain import cache as kernel_cache
-from anaphora.kernels.toolchain import compiler, isa
+from anaphora.native import cache as kernel_cache
+from anaphora.native import compiler, isa
 
 SOURCE = "int answer(void){return %d;}"
 

@@ -15,9 +15,9 @@ from anaphora.kernels.embeddings.windows import Outputs, aligned, train
 from anaphora.kernels.grid.waves import grid_states
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
-from anaphora.kernels.toolchain import isa
 from anaphora.kernels.transducer import native as transducer
 from anaphora.models.embeddings.word2vec import huffman
+from anaphora.native import isa
 from native_builds import BUILDS, COMPILERS, QUICK, use
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler here")

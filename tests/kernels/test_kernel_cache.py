@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import anaphora
-from anaphora.kernels.toolchain import cache as kernel_cache
-from anaphora.kernels.toolchain import compiler, triton_module
+from anaphora.native import cache as kernel_cache
+from anaphora.native import compiler, triton_module
 
 SOURCE = "int answer(void){return %d;}"
 STRANGER = 54321
@@ -152,7 +152,7 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one(
 PROGRAM = """
 import os, pathlib, sys
 sys.path.insert(0, {package!r})
-from anaphora.kernels.toolchain import cache, compiler
+from anaphora.native import cache, compiler
 if {uid}:  # this user may not be able to read the package itself
     header = pathlib.Path(os.environ["TMPDIR"], "arithmetic.h")
     header.write_text(compiler.ARITHMETIC.read_text())

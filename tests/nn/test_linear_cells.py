@@ -9,7 +9,7 @@ from torch import Tensor
 
 import anaphora as an
 from anaphora import nn
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 I, H, T = 3, 4, 7
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from recurrent_bits import check_rows, results
 
-from anaphora.kernels.toolchain import compiler, isa
+from anaphora.native import compiler, isa
 
 SETS = [word for word in isa.executable() if word != "native"] or ["native"]
 TARGETS = [(tool, word) for tool in ("gcc", "clang") for word in SETS if shutil.which(tool)]

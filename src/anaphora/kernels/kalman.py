@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.kernels.ngram import EXIT, SLOT, _find
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 Array = NDArray[Any]
 

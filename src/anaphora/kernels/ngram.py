@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ / golden ratio, for multiplicative hashing
 _HALF = np.uint64(32)

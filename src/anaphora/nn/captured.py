@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
 )
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 from anaphora.nn import inside
 from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import fingerprint_of_parts

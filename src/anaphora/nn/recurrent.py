@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell

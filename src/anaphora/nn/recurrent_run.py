@@ -14,7 +14,7 @@ from anaphora.kernels.recurrence import dispatch
 from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors

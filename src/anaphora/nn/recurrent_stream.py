@@ -16,7 +16,7 @@ from torch import Tensor
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.c.stepping import FIRST, Packed, StepCall, Stepper
 from anaphora.kernels.snapshot import Snapshot
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 from anaphora.nn.cell import Cell, named_tensors
 from anaphora.nn.fingerprint import Fingerprint
 from anaphora.nn.recurrent_run import engine_of

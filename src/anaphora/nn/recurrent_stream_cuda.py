@@ -24,7 +24,7 @@ from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
     graph_pool,
 )
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep

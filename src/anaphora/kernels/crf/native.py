@@ -8,8 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.checks import check
+from anaphora.native import compiler
+from anaphora.native.checks import check
 
 
 @cache

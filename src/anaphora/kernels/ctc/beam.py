@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 _INF = np.inf
 

@@ -19,7 +19,7 @@ import numpy as np
 from anaphora.kernels.ctc.beam import _log_add
 from anaphora.kernels.lexicon_words import known, read_word
 from anaphora.kernels.prune import choose
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 _INF = np.inf
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.kernels.prune import new_table
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 _INF = np.inf
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 _LEAST = 1e-280
 """Below this a scaled value counts as zero: denormal numbers would slow every operation down."""

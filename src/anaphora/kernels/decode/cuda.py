@@ -17,8 +17,8 @@ from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
 from anaphora.kernels.gpu.kernel import KINDS
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded, check_report, watch
+from anaphora.native import nvrtc
+from anaphora.native.driver import Loaded, check_report, watch
 
 SOURCE = Path(__file__).with_name("step.cu")
 WARPS = 16  # of a block

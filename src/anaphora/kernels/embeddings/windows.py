@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native import compiler
+from anaphora.native.jit import njit
 
 Array = np.ndarray[Any, Any]
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.compiler import CannotCompile
-from anaphora.kernels.toolchain.driver import Loaded
+from anaphora.native import nvrtc
+from anaphora.native.compiler import CannotCompile
+from anaphora.native.driver import Loaded
 
 KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 """Types of numbers by what ``KIND`` is in a source; 3 is float64, for kernels that serve it."""

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 Directions = tuple[tuple[bool, bool], ...]
 _GROUP = 8  # pictures that go through a wave together, as in the prelude

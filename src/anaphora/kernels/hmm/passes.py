@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan.check import agrees
 from anaphora.kernels.matrix_scan.masks import masks
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native.transformed import transformed
 
 CHUNK = 64  # steps
 LEVELS = CHUNK.bit_length() - 1

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native import compiler
+from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 16  # multiplications that are worth a thread

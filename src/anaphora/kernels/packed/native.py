@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from anaphora.kernels.packed.memory import large_pages
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.snapshot import address_of
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.checks import check
+from anaphora.native import compiler
+from anaphora.native.checks import check
 
 _MOST_INPUTS = (
     2**31 - 1

@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.front.graph import CannotTrace
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.rings import Ring
 from anaphora.kernels.recurrence.front.trace import Trace, trace
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 COMPILED = (torch.float32, torch.float64)  # types the generated C computes in
 

@@ -20,8 +20,8 @@ import torch
 
 from anaphora._version import __version__
 from anaphora.files import parse_json
-from anaphora.kernels.toolchain import cache as kernel_cache
-from anaphora.kernels.toolchain.driver import driver_version
+from anaphora.native import cache as kernel_cache
+from anaphora.native.driver import driver_version
 
 NO_LIMIT = 1 << 40  # more units than any layer has
 

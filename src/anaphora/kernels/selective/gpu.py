@@ -16,7 +16,7 @@ from torch import Tensor
 
 from anaphora.kernels.gpu.kernel import KINDS, loaded, serves
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
-from anaphora.kernels.toolchain.driver import Loaded
+from anaphora.native.driver import Loaded
 
 SOURCE = Path(__file__).with_suffix(".cu")
 STATES, CHANNELS, GROUP, THREADS = 16, 64, 16, 256  # as the source has them

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.selective.chunks import by_chunks
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.transformed import transformed
+from anaphora.native import compiler
+from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 15  # numbers of states that are worth a thread

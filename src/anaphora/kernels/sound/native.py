@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.checks import check
+from anaphora.native import compiler
+from anaphora.native.checks import check
 
 _THREADED = 256  # frames for which it is worth starting a thread
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from anaphora.kernels.ctc.log_domain import log_add
-from anaphora.kernels.toolchain.jit import njit
+from anaphora.native.jit import njit
 
 
 @njit(cache=True, nogil=True)

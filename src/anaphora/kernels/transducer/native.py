@@ -15,8 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels.toolchain import compiler
-from anaphora.kernels.toolchain.checks import check
+from anaphora.native import compiler
+from anaphora.native.checks import check
 
 
 @cache

@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.backends.c.source import make_program
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.snapshot import address_of
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 name: BackendName = "c"
 about = "the plan compiled as C"

@@ -15,8 +15,8 @@ import torch
 
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY, Tiling, cost, tile
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded
+from anaphora.native import nvrtc
+from anaphora.native.driver import Loaded
 
 MOST_BLOCKS = 16  # of a cluster, on Hopper (above 8 only with the driver's leave)
 # Bytes of a product's rows that every block is sent at a step, at most: every block writes its part to all the others,

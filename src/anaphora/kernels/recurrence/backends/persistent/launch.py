@@ -14,8 +14,8 @@ from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.layout import Layout, Packed
 from anaphora.kernels.recurrence.backends.persistent.source import NAME, Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling, cost
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.driver import Loaded, watch
+from anaphora.native import nvrtc
+from anaphora.native.driver import Loaded, watch
 
 Arrays = dict[str, Tensor | None]
 

@@ -19,7 +19,7 @@ from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gra
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
 from anaphora.kernels.snapshot import address_of
-from anaphora.kernels.toolchain import compiler
+from anaphora.native import compiler
 
 _PER_THREAD = 1 << 14  # numbers a thread should have to do at least
 _BLOCK = 64  # columns that a thread takes at a time, at least

@@ -11,8 +11,8 @@ from anaphora.kernels.recurrence.backends.scan.generated import GeneratedUnits
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Kernels, run_units
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import CannotWalk, cut_units, reduces
-from anaphora.kernels.toolchain import nvrtc
-from anaphora.kernels.toolchain.compiler import CannotCompile
+from anaphora.native import nvrtc
+from anaphora.native.compiler import CannotCompile
 
 name: BackendName = "scan"
 about = "one fused pass over all steps: no column waits for another"

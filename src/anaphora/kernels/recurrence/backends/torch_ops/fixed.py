@@ -34,7 +34,7 @@ def product(a: Tensor, b: Tensor, real: int) -> Tensor:
 
 @cache
 def _compiled() -> Any:
-    from anaphora.kernels.toolchain.jit import numba
+    from anaphora.native.jit import numba
 
     def add_up(a: Any, b: Any, found: Any, real: int) -> None:
         whole = a.shape[1] // 4 * 4

@@ -30,7 +30,7 @@ from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import backward_schedule
 from anaphora.kernels.recurrence.order import transposed
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.kernels.toolchain.triton_module import load
+from anaphora.native.triton_module import load
 
 Arrays = dict[str, Tensor]
 

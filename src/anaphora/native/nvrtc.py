@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-from anaphora.kernels.toolchain import cache as kernel_cache
-from anaphora.kernels.toolchain.compiler import CannotCompile
+from anaphora.native import cache as kernel_cache
+from anaphora.native.compiler import CannotCompile
 
 
 @cache

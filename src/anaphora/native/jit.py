@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from anaphora.kernels.toolchain.cache import folder
+from anaphora.native.cache import folder
 
 
 def _imported() -> ModuleType:

@@ -11,8 +11,8 @@ from importlib import resources
 from pathlib import Path
 
 from anaphora import processes
-from anaphora.kernels.toolchain import cache as kernel_cache
-from anaphora.kernels.toolchain import isa
+from anaphora.native import cache as kernel_cache
+from anaphora.native import isa
 
 FLAGS = (
     "-O3",

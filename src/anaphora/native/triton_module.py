@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from types import ModuleType
 
-from anaphora.kernels.toolchain import cache as kernel_cache
+from anaphora.native import cache as kernel_cache
 
 
 @cache
