@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from anaphora.native import compiler
+from anaphora.native import c
 
 SOURCE = """
 typedef long long L;
@@ -44,7 +44,7 @@ class Processor:
     """The limits of one thread, in float32; each call measures again and gives the best of many tries."""
 
     def __init__(self) -> None:
-        self.library = compiler.load(SOURCE, "processor")
+        self.library = c.load(SOURCE, "processor")
         self.lanes = int(self.library.lanes())
         self.scratch = torch.full((12 * self.lanes,), 0.5)
 

@@ -44,7 +44,7 @@ def _no_views_left() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No optimisation and no place in the user's cache, for tests that compile much and compute little."""
-    from anaphora.native import compiler
+    from anaphora.native import c as compiler
 
     patch = pytest.MonkeyPatch()
     patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))

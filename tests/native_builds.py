@@ -15,7 +15,8 @@ from anaphora.kernels.grid import native as grid
 from anaphora.kernels.packed import native as packed
 from anaphora.kernels.sound import native as sound
 from anaphora.kernels.transducer import native as transducer
-from anaphora.native import compiler, isa
+from anaphora.native import c as compiler
+from anaphora.native import isa
 
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]

@@ -25,7 +25,7 @@ from pathlib import Path
 import pytest
 
 import anaphora as an
-from anaphora.native.compiler import compiler
+from anaphora.native.c import compiler
 from printed import same_output
 from warm_command import commands_folder
 

@@ -24,7 +24,7 @@ import pytest
 
 from anaphora import processes
 from anaphora.errors import AnaphoraError
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 from anaphora.studio.runs import Run
 from anaphora.studio.starting import Starter
 from warm_command import commands_folder
@@ -45,7 +45,7 @@ ALLOWED = {
     ("tasks/bulk/workers.py", "multiprocessing.connection"): "the other end of that pipe",
     ("nn/recurrent_operator.py", "torch.multiprocessing.reductions"): "a weak reference to a storage",
     (
-        "native/nvrtc.py",
+        "native/cuda.py",
         "ctypes.util",
     ): "asks the loader of the system where a library is, by a fixed name",
     ("native/isa.py", "processor"): "asks uname; no file of a folder is read",
@@ -55,7 +55,7 @@ CANARIES = {
     "tasks/bulk/workers.py": "test_workers_of_predict_import_nothing_from_the_working_folder",
     "serving/supervisor.py": "test_workers_of_serve_import_nothing_from_the_working_folder",
     "studio/starting.py": "test_what_the_studio_starts_imports_nothing_from_the_folders_of_runs",
-    "native/compiler.py": "test_the_compiler_takes_nothing_from_the_working_folder",
+    "native/c.py": "test_the_compiler_takes_nothing_from_the_working_folder",
     "cli/commands/studio.py": "test_the_token_of_the_studio_is_not_in_the_arguments_of_the_browser",
     "cli/commands/learn.py": "test_a_page_without_a_secret_is_opened_by_its_address",
 }

@@ -48,7 +48,7 @@ AROUND = {
     "tasks/bulk/values.py": {"json.loads"},
     "tasks/exporting/archive.py": {".read_bytes()"},
     "tasks/exporting/ctranslate2.py": {".read_bytes()", ".read_text()", "json.loads"},
-    "native/compiler.py": {
+    "native/c.py": {
         ".read_bytes()",
         ".read_text()",
     },  # a compiler's result, in a private folder

@@ -13,7 +13,7 @@ import pytest
 from persistent_emulated import COMPILER, HOST
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import PRELUDE, Kernel
+from anaphora.native.cuda import PRELUDE, Kernel
 
 MORE = r"""
 #include <algorithm>

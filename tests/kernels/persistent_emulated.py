@@ -22,7 +22,7 @@ from anaphora.kernels.recurrence.backends.persistent.program import make_program
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import tile
 from anaphora.kernels.recurrence.front.plan import Plan
-from anaphora.native.driver import Watch
+from anaphora.native.cuda import Watch
 
 Change = Callable[[str], str]
 COMPILER = shutil.which("g++")

@@ -23,7 +23,7 @@ from anaphora.kernels.recurrence.backends.persistent.program import make_program
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
 from anaphora.kernels.recurrence.front.plan import Plan
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 Floats = NDArray[np.float32]
 

@@ -15,7 +15,7 @@ from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.dispatch import run_layer
 from anaphora.kernels.recurrence.prepare import Engine, Prepared
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 
 I, H = 3, 4

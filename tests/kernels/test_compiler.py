@@ -13,8 +13,9 @@ from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.c import compiled
+from anaphora.native import c as compiler
 from anaphora.native import cache as kernel_cache
-from anaphora.native import compiler, isa
+from anaphora.native import isa
 
 SOURCE = "int answer(void){return %d;}"
 

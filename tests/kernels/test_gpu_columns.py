@@ -13,7 +13,7 @@ from kernels_by_fibres import on_fibres
 from torch import Tensor
 
 from anaphora.kernels.gpu import columns, logit_step, normed, output_loss
-from anaphora.kernels.gpu.kernel import Kernel
+from anaphora.native.cuda import Kernel
 
 ROUNDING = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
 KINDS = ("gelu", "gelu-tanh", "relu", "silu")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import anaphora
+from anaphora.native import c as compiler
 from anaphora.native import cache as kernel_cache
-from anaphora.native import compiler, triton_module
 
 SOURCE = "int answer(void){return %d;}"
 STRANGER = 54321
@@ -152,7 +152,8 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_private_one(
 PROGRAM = """
 import os, pathlib, sys
 sys.path.insert(0, {package!r})
-from anaphora.native import cache, compiler
+from anaphora.native import c as compiler
+from anaphora.native import cache
 if {uid}:  # this user may not be able to read the package itself
     header = pathlib.Path(os.environ["TMPDIR"], "arithmetic.h")
     header.write_text(compiler.ARITHMETIC.read_text())
@@ -209,17 +210,17 @@ def test_the_private_folder_goes_with_its_process(tmp_path: Path) -> None:
 
 def test_a_triton_module_is_read_from_the_cache_and_runs_no_stale_byte_code(home: Path) -> None:
     text = "def kernel():\n    return 5\n"
-    triton_module.load.cache_clear()
-    module = triton_module.load(text)
+    kernel_cache.module_of.cache_clear()
+    module = kernel_cache.module_of(text)
     assert module.kernel() == 5
     assert inspect.getsource(module.kernel) == text  # what Triton compiles
     (path,) = (home / "kernels").iterdir()  # no __pycache__
     assert module.__file__ == str(path)
-    triton_module.load.cache_clear()
+    kernel_cache.module_of.cache_clear()
     path.chmod(0o666)  # no longer ours alone: written again
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        triton_module.load(text)
+        kernel_cache.module_of(text)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

@@ -21,8 +21,7 @@ from anaphora.kernels.recurrence.backends.persistent.launch import Pass
 from anaphora.kernels.recurrence.backends.persistent.source import NAME
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.trace import trace
-from anaphora.native.driver import Loaded, check_kernels
-from anaphora.native.nvrtc import machine_code
+from anaphora.native.cuda import Loaded, check_kernels, machine_code
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.cuda

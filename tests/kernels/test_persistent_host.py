@@ -22,7 +22,7 @@ from anaphora.kernels.recurrence.backends.reference import run_reference
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import run_bptt
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.trace import trace
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 from sweeps import sweep
 

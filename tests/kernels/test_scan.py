@@ -20,7 +20,7 @@ from anaphora.kernels.recurrence.backends.base import LayerRun
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, run_units
 from anaphora.kernels.recurrence.dispatch import explain, force, run_layer
 from anaphora.kernels.recurrence.front.units import CannotWalk
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 
 I, H = 3, 5

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import anaphora as an
 from anaphora import nn
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 I, H, T = 3, 4, 7
 

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from anaphora import nn
 from anaphora.kernels.recurrence.backends.base import BackendName
 from anaphora.kernels.recurrence.dispatch import force
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 
 def _their_gradients(

@@ -9,7 +9,8 @@ import pytest
 import torch
 from recurrent_bits import check_rows, results
 
-from anaphora.native import compiler, isa
+from anaphora.native import c as compiler
+from anaphora.native import isa
 
 SETS = [word for word in isa.executable() if word != "native"] or ["native"]
 TARGETS = [(tool, word) for tool in ("gcc", "clang") for word in SETS if shutil.which(tool)]

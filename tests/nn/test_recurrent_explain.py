@@ -17,7 +17,7 @@ from anaphora.kernels.invariant import batch_invariant
 from anaphora.kernels.recurrence import prepare
 from anaphora.kernels.recurrence.backends.base import Job, Result
 from anaphora.kernels.recurrence.dispatch import BACKENDS, force
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 from anaphora.nn import inside
 
 B, T, I, H = 3, 4, 2, 5

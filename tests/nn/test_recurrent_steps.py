@@ -11,7 +11,7 @@ from recurrent_peers import B, H, I, T
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 
 @pytest.mark.parametrize("zoneout", [0.0, (0.3, 0.1)])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 pytestmark = pytest.mark.usefixtures("quick_compiler")
 I, H, HEADS, T = 3, 6, 2, 7

@@ -15,7 +15,7 @@ from torch import Tensor
 from watched_blocks import BLOCKS, Block
 from watchers import WATCHERS, Seen, Watcher
 
-from anaphora.native import compiler
+from anaphora.native import c as compiler
 
 PAIRS = [
     (block, watcher) for block in BLOCKS for watcher in WATCHERS if WATCHERS[watcher].fits(BLOCKS[block])

@@ -12,7 +12,7 @@ from training_toy import ToyObjective, toy_trainer
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from anaphora.native import driver
+from anaphora.native import cuda as driver
 from anaphora.nn import check_kernels
 from anaphora.training.objective import LossSum
 

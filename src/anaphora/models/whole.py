@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from anaphora.kernels.decode import cuda
 from anaphora.kernels.decode.parts import Map, Parts
-from anaphora.kernels.gpu.kernel import serves
 from anaphora.models.language import Language, TransformerBody
+from anaphora.native.cuda import serves
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer

@@ -1,1 +1,1 @@
-"""Compilers and drivers: C to a shared library, CUDA C++ by NVRTC, Triton modules, and the cache they share."""
+"""Compiled code: compilers and drivers, the cache of what they make, and the way to what was compiled."""

@@ -18,11 +18,13 @@ import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40  # symbolic links followed on the way to the folder; more are a loop
@@ -176,3 +178,18 @@ def _put(body: bytes, path: Path) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+@cache
+def module_of(text: str) -> ModuleType:
+    """The module of this text, kept with the other compiled kernels: Triton reads a kernel's text from its file, so it needs one."""
+    name = f"anaphora_steps_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    path = next((path for path, _ in found(name, ".py")), None)
+    if path is None:
+        path = put(text.encode(), name, ".py")
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # Triton looks it up
+    # Not imported: Python would keep byte code of its own beside the file, and run what it finds there.
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    return module

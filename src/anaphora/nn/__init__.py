@@ -2,7 +2,7 @@
 the way to look inside them."""
 
 from anaphora.kernels.matrix_scan.products import contract, outer
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.nn import attention, inside, linear, positions
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell

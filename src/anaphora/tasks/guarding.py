@@ -10,7 +10,7 @@ from torch import nn
 
 from anaphora.errors import DataError
 from anaphora.kernels.invariant import batch_invariant
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.tasks.given import NotFiniteError
 
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import RunError
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.averaging import average_of

@@ -13,7 +13,7 @@ from torch import Tensor
 from anaphora.errors import RunError, TrainingError
 from anaphora.files import read_bytes
 from anaphora.files.writing import replace_file, writing
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.training.averaging import with_average
 from anaphora.training.checkpoint import (
     Checkpoint,

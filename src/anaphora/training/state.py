@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from anaphora._version import __version__
-from anaphora.native.compiler import compiler
+from anaphora.native.c import compiler
 from anaphora.settings import TrainingSettings
 from anaphora.training.journal import plain
 from anaphora.training.step import Outcome

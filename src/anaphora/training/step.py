@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import out_of_memory
 from anaphora.kernels.gpu.chunks import Length
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
 from anaphora.settings import TrainingSettings

@@ -8,14 +8,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from anaphora.native import compiler
-from anaphora.native.checks import check
+from anaphora.native import c
+from anaphora.native.c import check
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """``chain.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    return compiler.load_beside(__package__, "chain.c", name="crf")
+    return c.load_beside(__package__, "chain.c", name="crf")
 
 
 def ready(scores: Tensor) -> bool:

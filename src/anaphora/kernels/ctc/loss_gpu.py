@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 TYPES = {**KINDS, torch.float64: 3}
 """Types of scores by what ``KIND`` is in a source."""

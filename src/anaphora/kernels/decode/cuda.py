@@ -15,10 +15,8 @@ from torch import Tensor
 from anaphora.cancellation import check_stopped
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
-from anaphora.kernels.gpu.kernel import KINDS
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
-from anaphora.native import nvrtc
-from anaphora.native.driver import Loaded, check_report, watch
+from anaphora.native.cuda import KINDS, Loaded, check_report, machine_code, watch
 
 SOURCE = Path(__file__).with_name("step.cu")
 WARPS = 16  # of a block
@@ -142,7 +140,7 @@ class Writer:
     def kernel(self) -> Loaded:
         facts = torch.cuda.get_device_properties(self.device)
         text = source(self.parts, self.kind, self.tuning, self.capacity)
-        code = nvrtc.machine_code(text, f"sm_{facts.major}{facts.minor}", "decode")
+        code = machine_code(text, f"sm_{facts.major}{facts.minor}", "decode")
         with torch.cuda.device(self.device):
             return Loaded(code, "whole_step", self.memory, 32 * self.tuning.warps)
 

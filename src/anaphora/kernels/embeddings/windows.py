@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.native import compiler
+from anaphora.native import c
 from anaphora.native.jit import njit
 
 Array = np.ndarray[Any, Any]
@@ -226,8 +226,8 @@ def train_plain(
 @cache
 def library() -> ctypes.CDLL | None:
     """``windows.c``, compiled at first use; None where that cannot be done, and `train_plain` does the work."""
-    before = compiler.LANES.read_text()
-    loaded = compiler.load_beside(__package__, "windows.c", name="word2vec", before=before)
+    before = c.LANES.read_text()
+    loaded = c.load_beside(__package__, "windows.c", name="word2vec", before=before)
     if loaded is None:
         return None
     loaded.w2v_train.restype = ctypes.c_int64

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.chunks import Addresses, pieces, sent
-from anaphora.kernels.gpu.kernel import Kernel
+from anaphora.native.cuda import Kernel
 
 SOURCE = r"""
 #define MOVE(P,G,M,V){\

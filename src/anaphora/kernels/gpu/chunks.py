@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import Kernel, serves
+from anaphora.native.cuda import Kernel, serves
 
 CHUNK = 1 << 14  # numbers that a block takes at once
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 VALUES = r"""
 union Four{unsigned long long all;elem each[4];};

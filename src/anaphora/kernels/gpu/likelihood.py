@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+from anaphora.native.cuda import KINDS, Kernel, serves
 
 ROWS = r"""
 #define VEC (16/(int)sizeof(elem))

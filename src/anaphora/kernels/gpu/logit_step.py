@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import PACKED, QUICK
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 THREADS = 512
 STATIC = 1024  # bytes of shared memory that the source declares, at most

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+from anaphora.native.cuda import KINDS, Kernel, serves
 
 FEW = 3072  # symbols up to which torch has a kernel of its own that does not sort
 MOST = 1 << 26  # symbols times rows of the table, beyond which sorting is less work

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import KINDS, Kernel, serves
+from anaphora.native.cuda import KINDS, Kernel, serves
 
 HEAD = r"""
 __device__ inline float lanes_max(float v){for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));return v;}

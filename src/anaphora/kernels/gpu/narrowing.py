@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import PACKED
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 MOST = 5  # tensors that the kernel takes
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.gpu.columns import added, shares
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 # A warp takes a row of WIDTH numbers, four of every 128 in a lane, and keeps the sums of its columns in registers.
 SOURCE = r"""

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.gpu.columns import COLUMNS, PACKED, QUICK, Parts, added, shares, tasks
-from anaphora.kernels.gpu.kernel import KINDS, Kernel
+from anaphora.native.cuda import KINDS, Kernel
 
 # A block takes four rows in one pass: each thread keeps its largest number of each so far, and its sum of exponentials relative to that.
 LOSSES = (

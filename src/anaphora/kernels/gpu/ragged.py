@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import Kernel, serves
 from anaphora.kernels.recurrence.order import transposed, wide
+from anaphora.native.cuda import Kernel, serves
 
 HEAD = r"""
 __device__ inline long long steps_of(const long long*lengths,int row,int narrow){return narrow?((const int*)lengths)[row]:lengths[row];}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import Kernel
+from anaphora.native.cuda import Kernel
 
 MOST = 4  # tables that the kernel takes
 

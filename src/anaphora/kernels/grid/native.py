@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import compiler
+from anaphora.native import c
 
 Directions = tuple[tuple[bool, bool], ...]
 _GROUP = 8  # pictures that go through a wave together, as in the prelude
@@ -21,7 +21,7 @@ _GROUP = 8  # pictures that go through a wave together, as in the prelude
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``waves.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    loaded = compiler.load_beside(__package__, "waves.c", name="grid", before=prelude(double))
+    loaded = c.load_beside(__package__, "waves.c", name="grid", before=prelude(double))
     if loaded is None:
         return None
     loaded.packed_size.restype = ctypes.c_longlong

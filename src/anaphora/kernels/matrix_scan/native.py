@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import compiler
+from anaphora.native import c
 from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
@@ -59,7 +59,7 @@ def _kind(v: Tensor) -> torch.dtype:
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``scan.c``, compiled at first use; None where that cannot be done."""
-    return compiler.load_beside(__package__, "scan.c", name="matrix_scan", before=prelude(double))
+    return c.load_beside(__package__, "scan.c", name="matrix_scan", before=prelude(double))
 
 
 class _Scan(torch.autograd.Function):

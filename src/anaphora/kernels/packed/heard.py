@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.packed import native
-from anaphora.native.checks import check
+from anaphora.native.c import check
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from anaphora.kernels.packed.memory import large_pages
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.snapshot import address_of
-from anaphora.native import compiler
-from anaphora.native.checks import check
+from anaphora.native import c
+from anaphora.native.c import check
 
 _MOST_INPUTS = (
     2**31 - 1
@@ -27,8 +27,8 @@ _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, and torch operations do the work."""
-    before = compiler.LANES.read_text() + prelude(double=False)
-    return compiler.load_beside(__package__, *_FILES, name="packed", before=before)
+    before = c.LANES.read_text() + prelude(double=False)
+    return c.load_beside(__package__, *_FILES, name="packed", before=before)
 
 
 def ready(*tensors: Tensor) -> bool:

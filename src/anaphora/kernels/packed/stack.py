@@ -12,7 +12,7 @@ from torch import Tensor
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm
 from anaphora.kernels.packed import native
 from anaphora.kernels.snapshot import address_of
-from anaphora.native.checks import check
+from anaphora.native.c import check
 
 TURN = 128
 """Rows that go through all layers together: what is between two products then stays in the cache."""

@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.backends.base import BackendName, LayerRun, Par
 from anaphora.kernels.recurrence.dispatch import force, run_layer
 from anaphora.kernels.recurrence.prepare import Engine
 from anaphora.kernels.recurrence.tuning import Measurement
-from anaphora.native.compiler import CannotCompile
+from anaphora.native.c import CannotCompile
 
 STEPS, TIMES = 64, 5  # of a measured sequence; runs of which the median counts
 SECONDS = 60.0  # what a measurement may take, about

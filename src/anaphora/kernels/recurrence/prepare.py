@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.front.graph import CannotTrace
 from anaphora.kernels.recurrence.front.plan import Plan, make_plan
 from anaphora.kernels.recurrence.front.rings import Ring
 from anaphora.kernels.recurrence.front.trace import Trace, trace
-from anaphora.native import compiler
+from anaphora.native import c
 
 COMPILED = (torch.float32, torch.float64)  # types the generated C computes in
 
@@ -92,7 +92,7 @@ class Engine:
         if x.device.type == "cpu" and x.dtype in COMPILED:
             try:
                 found.compiled = CompiledPlan(plan, x.dtype == torch.float64)
-            except compiler.CannotCompile as reason:
+            except c.CannotCompile as reason:
                 found.no_c = str(reason)
                 _warn_once(f"recurrences run without compiled kernels, which is slower: {reason}.")
         return found

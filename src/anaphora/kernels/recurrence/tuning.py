@@ -21,7 +21,7 @@ import torch
 from anaphora._version import __version__
 from anaphora.files import parse_json
 from anaphora.native import cache as kernel_cache
-from anaphora.native.driver import driver_version
+from anaphora.native.cuda import driver_version
 
 NO_LIMIT = 1 << 40  # more units than any layer has
 

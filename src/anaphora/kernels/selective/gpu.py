@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import KINDS, loaded, serves
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
-from anaphora.native.driver import Loaded
+from anaphora.native.cuda import KINDS, Loaded, loaded, serves
 
 SOURCE = Path(__file__).with_suffix(".cu")
 STATES, CHANNELS, GROUP, THREADS = 16, 64, 16, 256  # as the source has them

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.selective.chunks import by_chunks
-from anaphora.native import compiler
+from anaphora.native import c
 from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
@@ -49,7 +49,7 @@ def selective_scan(
 @cache
 def library(double: bool) -> ctypes.CDLL | None:
     """``scan.c``, compiled at first use; None where that cannot be done."""
-    loaded = compiler.load_beside(__package__, "scan.c", name="selective", before=prelude(double))
+    loaded = c.load_beside(__package__, "scan.c", name="selective", before=prelude(double))
     if loaded is None:
         return None
     loaded.channels.restype = ctypes.c_longlong

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import compiler
-from anaphora.native.checks import check
+from anaphora.native import c
+from anaphora.native.c import check
 
 _THREADED = 256  # frames for which it is worth starting a thread
 
@@ -19,7 +19,7 @@ _THREADED = 256  # frames for which it is worth starting a thread
 @cache
 def library() -> ctypes.CDLL | None:
     """``energies.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    return compiler.load_beside(__package__, "energies.c", name="sound", before=prelude(double=True))
+    return c.load_beside(__package__, "energies.c", name="sound", before=prelude(double=True))
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.native import compiler
-from anaphora.native.checks import check
+from anaphora.native import c
+from anaphora.native.c import check
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """``loss.c``, compiled at first use; None where that cannot be done."""
-    return compiler.load_beside(__package__, "loss.c", name="transducer", before=compiler.LANES.read_text())
+    return c.load_beside(__package__, "loss.c", name="transducer", before=c.LANES.read_text())
 
 
 def ready(logits: Tensor) -> bool:

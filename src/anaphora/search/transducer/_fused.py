@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.kernel import serves
+from anaphora.native.cuda import serves
 from anaphora.search.ctc._on_gpu import Given, placed
 from anaphora.search.transducer._refused import check_places, refuse_lost
 

@@ -20,7 +20,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.kernels.invariant import batch_invariant
 from anaphora.models.paged import PAGE
 from anaphora.models.rows import CHUNK, LanguageRows, Rows, language_rows
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.search import join_rows, select_rows
 from anaphora.search._filters import ranked
 from anaphora.search._running import Running

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.native.driver import check_kernels
+from anaphora.native.cuda import check_kernels
 from anaphora.tasks.bulk.windows import Item, in_parts, in_windows
 from anaphora.tasks.bulk.worker import Note, Outcome, attempt, made
 from anaphora.tasks.bulk.workers import Workers, most_workers

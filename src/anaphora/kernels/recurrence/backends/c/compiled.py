@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.backends.c.source import make_program
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.snapshot import address_of
-from anaphora.native import compiler
+from anaphora.native import c
 
 name: BackendName = "c"
 about = "the plan compiled as C"
@@ -32,9 +32,9 @@ class CompiledPlan:
     def __init__(self, plan: Plan, double: bool):
         self.plan = plan
         self.program = make_program(plan, double)
-        key = (self.program.source, compiler.target())
+        key = (self.program.source, c.target())
         if key not in _LOADED:
-            _LOADED[key] = compiler.load(self.program.source, "recurrence")
+            _LOADED[key] = c.load(self.program.source, "recurrence")
         library = _LOADED[key]
         names = ("forward", "forward_keep", "backward", "step", "step_row")
         self.functions = {name: getattr(library, name) for name in names}

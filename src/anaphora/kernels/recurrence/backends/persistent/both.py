@@ -17,7 +17,7 @@ from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.persistent.passes import Kept, Passes, in_memory, lengths_of
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
-from anaphora.native.driver import check_report
+from anaphora.native.cuda import check_report
 
 Sides = tuple[Passes, Passes]
 

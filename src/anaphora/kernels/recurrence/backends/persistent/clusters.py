@@ -15,8 +15,7 @@ import torch
 
 from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY, Tiling, cost, tile
-from anaphora.native import nvrtc
-from anaphora.native.driver import Loaded
+from anaphora.native.cuda import Loaded, machine_code
 
 MOST_BLOCKS = 16  # of a cluster, on Hopper (above 8 only with the driver's leave)
 # Bytes of a product's rows that every block is sent at a step, at most: every block writes its part to all the others,
@@ -136,6 +135,6 @@ def clusters_at_once(blocks: int, architecture: str, device: torch.device) -> in
 
     Its SMs come in groups of unequal size, and a cluster lies within one of them.
     """
-    code = nvrtc.machine_code('extern "C" __global__ void nothing(){}', architecture, "nothing")
+    code = machine_code('extern "C" __global__ void nothing(){}', architecture, "nothing")
     with torch.cuda.device(device):
         return Loaded(code, "nothing", SHARED_MEMORY, 32, blocks).clusters_at_once()

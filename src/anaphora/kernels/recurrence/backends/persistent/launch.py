@@ -14,8 +14,7 @@ from anaphora.kernels.recurrence.backends.persistent.columns import Program
 from anaphora.kernels.recurrence.backends.persistent.layout import Layout, Packed
 from anaphora.kernels.recurrence.backends.persistent.source import NAME, Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import Tiling, cost
-from anaphora.native import nvrtc
-from anaphora.native.driver import Loaded, watch
+from anaphora.native.cuda import Loaded, machine_code, watch
 
 Arrays = dict[str, Tensor | None]
 
@@ -31,7 +30,7 @@ class Pass:
 
     @cached_property
     def loaded(self) -> Loaded:
-        code = nvrtc.machine_code(self.kernel.source, self.architecture, "steps")
+        code = machine_code(self.kernel.source, self.architecture, "steps")
         tiling = self.kernel.tiling
         return Loaded(code, NAME, tiling.shared_memory, 32 * tiling.warps, tiling.cluster)
 

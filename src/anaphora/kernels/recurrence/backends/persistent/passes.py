@@ -31,7 +31,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, 
 from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.order import transposed
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.native.driver import check_report
+from anaphora.native.cuda import check_report
 
 
 @dataclass

@@ -21,8 +21,8 @@ from anaphora.kernels.recurrence.backends.persistent.tiling import choose
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.native import nvrtc
-from anaphora.native.compiler import CannotCompile
+from anaphora.native.c import CannotCompile
+from anaphora.native.cuda import nvrtc
 
 # Microseconds that the host takes to launch another forward and backward pass: what both directions in one launch may
 # cost the GPU more than one after the other. Measured with benchmarks/recurrence_gpu.py --eager on an H200's host.
@@ -64,7 +64,7 @@ def run(job: Job) -> Result:
 @cache
 def _no_compiler() -> str | None:
     try:
-        nvrtc.library()
+        nvrtc()
     except CannotCompile as reason:
         return str(reason)
     return None

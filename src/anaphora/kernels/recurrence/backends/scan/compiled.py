@@ -19,7 +19,7 @@ from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gra
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
 from anaphora.kernels.snapshot import address_of
-from anaphora.native import compiler
+from anaphora.native import c
 
 _PER_THREAD = 1 << 14  # numbers a thread should have to do at least
 _BLOCK = 64  # columns that a thread takes at a time, at least
@@ -31,8 +31,8 @@ class CompiledUnits:
     def __init__(self, plan: Plan, double: bool):
         units = cut_units(plan)
         source, self.programs = units_source(units, double)
-        self.library = _load(source, compiler.target())
-        self.products = _load(products_source(double), compiler.target())
+        self.library = _load(source, c.target())
+        self.products = _load(products_source(double), c.target())
         self.products.packed_size.restype = ctypes.c_longlong
         self.products.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
         self.number = {id(unit): k for k, unit in enumerate(units)}
@@ -154,4 +154,4 @@ class CompiledUnits:
 
 @cache
 def _load(source: str, target: str) -> ctypes.CDLL:
-    return compiler.load(source, "scan")
+    return c.load(source, "scan")

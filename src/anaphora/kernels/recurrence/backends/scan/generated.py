@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels import invariant
-from anaphora.kernels.gpu.kernel import KINDS, loaded
 from anaphora.kernels.recurrence.backends.scan.source_cuda import Program, generate, steps_of
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients, real_steps
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
 from anaphora.kernels.recurrence.precision import recurrent_precision
+from anaphora.native.cuda import KINDS, loaded
 
 MOST_COLUMNS, FEWEST_COLUMNS = 128, 32  # of a row that a block takes
 BUSY = 0.9  # share of the SMs that have a block, at least, where columns are enough

@@ -11,8 +11,8 @@ from anaphora.kernels.recurrence.backends.scan.generated import GeneratedUnits
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Kernels, run_units
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import CannotWalk, cut_units, reduces
-from anaphora.native import nvrtc
-from anaphora.native.compiler import CannotCompile
+from anaphora.native.c import CannotCompile
+from anaphora.native.cuda import nvrtc
 
 name: BackendName = "scan"
 about = "one fused pass over all steps: no column waits for another"
@@ -51,7 +51,7 @@ def _no_gpu_kernels(case: Case) -> str | None:
     if torch.version.hip:
         return "its kernels are made for NVIDIA's GPUs"
     try:
-        nvrtc.library()
+        nvrtc()
     except CannotCompile as found:
         return str(found)
     return None

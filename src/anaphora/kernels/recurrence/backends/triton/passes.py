@@ -30,7 +30,7 @@ from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import backward_schedule
 from anaphora.kernels.recurrence.order import transposed
 from anaphora.kernels.recurrence.precision import recurrent_precision
-from anaphora.native.triton_module import load
+from anaphora.native.cache import module_of
 
 Arrays = dict[str, Tensor]
 
@@ -187,7 +187,7 @@ class _Loop:
         self.program, self.given, self.arrays, self.keep = program, given, arrays, keep
         self.batch, self.time = given.steps[0].shape[:2]
         self.unit, self.reverse = program.passed.unit, call.reverse
-        module = load(program.text)
+        module = module_of(program.text)
         self.kernels = {
             part.name: getattr(module, part.name)
             for part in (program.first, *program.each, program.last)

@@ -1,4 +1,4 @@
-"""Compile C once, keep it in the cache, load it: for kernels that are generated at run time."""
+"""Compile C once, keep it in the cache, load it; and look at tensors before their addresses are handed to it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from anaphora import processes
 from anaphora.native import cache as kernel_cache
@@ -124,3 +127,13 @@ def _build(tool: str, source: str) -> bytes:
             return made.read_bytes()
     except (OSError, processes.TimeoutExpired) as error:
         raise CannotCompile(f"{tool} could not be run: {error}") from error
+
+
+# ---------------------------------------------------------------------- what C is given must be what it reads
+def check(what: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Raises ValueError unless ``tensor`` is contiguous on the CPU, with this shape and type."""
+    fits = tensor.shape == shape and tensor.dtype == dtype and tensor.device.type == "cpu"
+    if not fits or not tensor.is_contiguous():
+        found = f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
+        kind = "" if tensor.is_contiguous() else ", not contiguous"
+        raise ValueError(f"{what} must be {dtype} {shape} on the CPU, contiguous; got {found}{kind}.")
