@@ -97,6 +97,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+# Any two of these stay apart for readers without red, green or blue cones: test_colours.py simulates them.
 LIGHT = Theme(
     name="light",
     page="#ffffff",
@@ -104,7 +105,7 @@ LIGHT = Theme(
     muted="#5f6670",
     grid="#e1e3e6",
     scale=_scale(_LIGHT),
-    series=("#0b6fb8", "#c8500a", "#00845f", "#a8407f", "#7a5c00", "#4b4bb0", "#b3122d", "#4d5560"),
+    series=("#0b6fb8", "#c8500a", "#005c5d", "#82707c", "#a42900", "#69009a", "#7b0012", "#312f58"),
     signed=_scale(_LIGHT_SIGNED),
 )
 DARK = Theme(
@@ -114,7 +115,7 @@ DARK = Theme(
     muted="#a2a9b4",
     grid="#2d333d",
     scale=_scale(_DARK),
-    series=("#62b5f0", "#f5955a", "#3ecba1", "#e690c4", "#e3c04d", "#a9a9ff", "#ff7d7d", "#a2a9b4"),
+    series=("#62b5f0", "#f5955a", "#57f8a7", "#a6a1a7", "#ffcc00", "#c7d3ff", "#ed4803", "#7283ad"),
     signed=_scale(_DARK_SIGNED),
 )
 
