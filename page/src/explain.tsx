@@ -126,8 +126,10 @@ function Answered({ answer, reference, rests }: { answer: Answer; reference: str
   );
 }
 
-export function Body({ answer, rests }: { answer: Answer; rests: Rests | null }) {
-  if (answer.kind === 'classes' || answer.kind === 'next') return <Shares names={answer.names!} shares={answer.probabilities!} />;
+/** An answer; one that stands `beside` another is drawn on the scale of both. */
+export function Body({ answer, rests, beside }: { answer: Answer; rests: Rests | null; beside?: Answer | undefined }) {
+  if (answer.kind === 'classes' || answer.kind === 'next')
+    return <Shares names={answer.names!} shares={answer.probabilities!} most={answer.kind === 'classes' ? 1 : Math.max(...answer.probabilities!, ...(beside?.probabilities ?? []))} />;
   if (answer.kind === 'tags')
     return (
       <p class="tags">
@@ -185,7 +187,7 @@ export function Body({ answer, rests }: { answer: Answer; rests: Rests | null })
         </p>
       </>
     );
-  if (answer.kind === 'forecast') return <Ahead answer={answer} />;
+  if (answer.kind === 'forecast') return <Ahead answer={answer} beside={beside} />;
   if (answer.kind === 'number') return <p class="said">{answer.text}</p>;
   return <p class="muted">This model gives vectors, no answer: see what lies near what under “What do its vectors say?”.</p>;
 }
@@ -211,8 +213,8 @@ function Piece(props: { children: preact.ComponentChildren; chosen: boolean; can
   );
 }
 
-function Shares({ names, shares }: { names: string[]; shares: number[] }) {
-  const most = Math.max(...shares, 1e-9);
+/** Bars of probabilities; one of full length stands for `most`. */
+function Shares({ names, shares, most }: { names: string[]; shares: number[]; most: number }) {
   return (
     <table class="shares">
       <tbody>
@@ -220,7 +222,7 @@ function Shares({ names, shares }: { names: string[]; shares: number[] }) {
           <tr key={i} data-p={shares[i]}>
             <th scope="row">{spelled(name)}</th>
             <td class="bar">
-              <span style={{ width: `${(100 * shares[i]!) / most}%` }} />
+              <span style={{ width: `${(100 * shares[i]!) / (most || 1)}%` }} />
             </td>
             <td>{percent(shares[i]!)}</td>
           </tr>
@@ -231,10 +233,11 @@ function Shares({ names, shares }: { names: string[]; shares: number[] }) {
 }
 
 /** The end of the series and the forecast with its interval, of the first output. */
-function Ahead({ answer }: { answer: Answer }) {
+function Ahead({ answer, beside }: { answer: Answer; beside?: Answer | undefined }) {
   const past = answer.history![0]!.slice(-80);
   const [mean, low, high] = [answer.mean![0]!, answer.low![0]!, answer.high![0]!];
-  const all = [...past, ...mean, ...low, ...high].filter((v): v is number => v !== null);
+  const others = beside?.mean ? [...beside.mean[0]!, ...beside.low![0]!, ...beside.high![0]!] : [];
+  const all = [...past, ...mean, ...low, ...high, ...others].filter((v): v is number => v !== null);
   const [least, most] = [Math.min(...all), Math.max(...all)];
   const [width, height] = [640, 150];
   const x = (i: number) => 8 + (i / Math.max(past.length + mean.length - 1, 1)) * (width - 16);

@@ -21,6 +21,8 @@ interface Heads {
 interface States {
   where: string;
   layers: number;
+  /** Of layers that read both ways: forward and backward. */
+  directions: string[];
   units: number;
   places: string[];
 }
@@ -103,7 +105,8 @@ export function Intervene({ colours, width }: PanelProps) {
       {problem && <p class="problem">{problem}</p>}
       {found && (
         <>
-          {found.delta !== null && (
+          {changes.length === 0 && <p class="muted">Nothing is changed: before and after are the same.</p>}
+          {found.delta !== null && changes.length > 0 && (
             <p class="delta" role="status" data-delta={found.delta} data-before={found.loss[0]} data-after={found.loss[1]}>
               Δ loss <b>{(found.delta > 0 ? '+' : '') + num(found.delta)}</b>{' '}
               <span class="muted">
@@ -114,11 +117,11 @@ export function Intervene({ colours, width }: PanelProps) {
           <div class="beside">
             <div data-kind={found.before.kind}>
               <h2>Before</h2>
-              <Body answer={found.before} rests={null} />
+              <Body answer={found.before} rests={null} beside={found.after} />
             </div>
             <div data-kind={found.after.kind}>
               <h2>After</h2>
-              <Body answer={found.after} rests={null} />
+              <Body answer={found.after} rests={null} beside={found.before} />
             </div>
           </div>
           {found.picture && <Scene picture={found.picture} colours={colours} />}
@@ -190,6 +193,10 @@ function Adding({ places, add }: { places: Found['places']; add: (change: Change
     const names: Record<string, string[]> = { Silence: ['head'], Attend: ['at', 'to', 'head', 'weight'], Clamp: ['unit', 'at', 'value'], Noise: ['unit', 'at', 'std', 'seed'], Patch: ['at', 'source', 'source_at'] };
     const change: Change = { kind };
     if (part.where) change['where'] = part.where;
+    if (!looks && states.directions.length) {
+      const way = fields['direction'] ?? (kind === 'Clamp' ? states.directions[0]! : '');
+      if (way) change['direction'] = way;
+    }
     for (const name of ['layer', ...names[kind]!]) {
       const text = fields[name] ?? usual[name]!;
       if (text !== '') change[name] = name === 'source' ? text : Number(text);
@@ -221,6 +228,19 @@ function Adding({ places, add }: { places: Found['places']; add: (change: Change
         </label>
       )}
       {part.layers > 1 && field('layer', 'layer', '1', part.layers)}
+      {!looks && states.directions.length > 0 && (
+        <label>
+          direction
+          <select value={value('direction', kind === 'Clamp' ? states.directions[0]! : '')} onChange={(event) => setFields({ ...fields, direction: event.currentTarget.value })}>
+            {kind !== 'Clamp' && <option value="">both</option>}
+            {states.directions.map((one) => (
+              <option key={one} value={one}>
+                {one}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
       {rows}
       <button type="submit">Change it</button>
     </form>

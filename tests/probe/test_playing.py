@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -12,8 +13,10 @@ from torch import nn
 import anaphora as an
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.hmm.tagger import HMMTagger
-from anaphora.nn import GRU, LSTM, Affine, Cell, Recurrent
+from anaphora.nn import GRU, LSTM, Affine, Cell, Recurrent, inside
+from anaphora.nn.attention import MultiHead
 from anaphora.nn.cells.scanned import LRU
+from anaphora.nn.positions import Alibi, Rotary
 from anaphora.probe.playing.cells import play_cell
 from anaphora.probe.playing.classical import play_tagger
 from anaphora.probe.playing.notes import play_collapse, reels_of, seeing
@@ -121,7 +124,7 @@ def test_both_directions_are_played_as_they_read():
 
     with torch.no_grad(), seeing(layer) as seen, inside.record():
         y, _ = layer(x)
-    parts = reels_of(layer, seen, lambda n: [str(i) for i in range(n)], lambda n: [""] * n)
+    parts = reels_of(layer, seen, lambda axis, n: [str(i) for i in range(n)])
     names = list(parts)
     assert names == ["layer 1, forward (LSTM)", "layer 1, backward (LSTM)"]
     ahead, back = (parts[name]() for name in names)
@@ -158,6 +161,8 @@ def test_the_recursion_of_a_tagger_ends_in_its_marginals(order):
         shares[path[-1]] += p * np.prod([emitted[t, tag] for t, tag in enumerate(path)])
     np.testing.assert_allclose(reel.values["α"][-1], shares / shares.sum(), atol=1e-12)
     assert reel.names == ["X", "Y"]
+    assert reel.max_difference is not None
+    assert reel.max_difference < 1e-12
 
 
 def test_the_update_of_a_kalman_filter_adds_up():
@@ -202,3 +207,82 @@ def test_what_goes_nowhere_step_by_step_is_refused():
     counted = an.LanguageModel(model="ngram").fit(["abab abc\n" * 20])
     with pytest.raises(DataError, match="goes step by step"):
         an.play(counted, "a")
+
+
+class Looks(torch.nn.Module):
+    """One attention with two heads by itself."""
+
+    def __init__(self, **options):
+        super().__init__()
+        torch.manual_seed(0)
+        self.attention = MultiHead(8, 2, **options)
+
+    def forward(self, x):
+        return self.attention(x, causal=True)[0]
+
+
+def looked(model, x, change=None):
+    """The reels of a model that looks from five places at five, perhaps with other weights than it computed."""
+    with torch.no_grad(), seeing(model) as seen, inside.record(), contextlib.ExitStack() as held:
+        if change is not None:
+            held.enter_context(inside.changing(change))
+        model(x)
+    return reels_of(model, seen, lambda axis, n: [f"{axis} {i}" for i in range(n)])
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": Rotary()}, {"positions": Alibi(2)}], ids=str)
+def test_D6_the_scores_of_a_head_come_from_its_queries_and_keys(options):
+    """The proof compares α of q · k with the model's own α; it used to take the logarithm of the one to get the other back."""
+    model, x = Looks(**options).eval(), torch.randn(1, 5, 8)
+    reel = looked(model, x)["attention attention, head 2"]()
+    own = model.attention(x, causal=True, weights=True)[1][0, 1].detach().numpy()
+    np.testing.assert_allclose(reel.values["α"], own, atol=1e-6)
+    assert 0 < reel.max_difference < 1e-6
+    assert [e.name for e in reel.equations] == ["e", "m", "w", "Z", "α"]
+    # every number follows from those before it, and Z is a sum, not 1
+    e = reel.values["q"] @ reel.matrices["K"].T + reel.values.get("b", 0.0)
+    hidden = np.triu(np.ones((5, 5), bool), 1)
+    np.testing.assert_allclose(reel.values["e"], np.where(hidden, -1e9, e), atol=1e-6)
+    assert np.abs(reel.values["Z"] - 1).max() > 0.1
+    assert reel.steps == reel.names == [f"time {i}" for i in range(5)]
+
+
+def test_D6_weights_that_do_not_come_from_the_scores_are_refused():
+    """Attention that was put in place of the model's own has no such scores; the circular proof passed it with 5e-8."""
+
+    def other(module, name, value, place):
+        return torch.full_like(value, 0.2) if name == "weights" else value
+
+    reels = looked(Looks().eval(), torch.randn(1, 5, 8), other)
+    with pytest.raises(AnaphoraError, match="from the model's own"):
+        reels["attention attention, head 1"]()
+
+
+def test_D6_attention_without_scores_claims_no_proof():
+    from anaphora.nn.attention import Dot, Hard
+
+    torch.manual_seed(0)
+    model = Hard(Dot()).eval()
+    with torch.no_grad(), seeing(model) as seen, inside.record():
+        model(torch.randn(1, 3, 4), torch.randn(1, 3, 4))
+    ((_, made),) = reels_of(model, seen, lambda axis, n: [axis] * n).items()
+    assert made().max_difference is None
+    assert list(made().values) == ["α"]
+    assert "not the scores" in made().note
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_D6_what_a_sublayer_adds_is_what_its_function_gave(norm_first):
+    torch.manual_seed(0)
+    layer = an.nn.EncoderLayer(MultiHead(8, 2), an.nn.FeedForward(8, 16), norm_first=norm_first)
+    model, x = an.nn.TransformerEncoder(layer, 2).eval(), torch.randn(1, 4, 8)
+    with torch.no_grad(), seeing(model) as seen, inside.record():
+        model(x)
+    reel = reels_of(model, seen, lambda axis, n: [str(i) for i in range(n)])
+    reel = next(made for name, made in reel.items() if "place 2" in name)()
+    first = model.layers[0]
+    with torch.no_grad():
+        given = first.around_attention.norm(x) if norm_first else x
+        said = first.attention(given)[0][0, 1].numpy()
+    np.testing.assert_allclose(reel.values["f"][0], said, atol=1e-6)
+    assert reel.max_difference < 1e-6

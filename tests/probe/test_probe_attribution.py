@@ -92,7 +92,7 @@ def test_each_output_symbol_has_an_attribution_that_sums_to_the_whole(preset):
     )
     np.testing.assert_allclose(totals(trace, "occlusion", 2), trace.array("occlusion")[1])
     assert trace.array("source_gradients", "target", "source").shape == (3, 4)
-    back = trace.array("target_gradients", "step", "time")
+    back = trace.array("target_gradients", "target", "fed")
     assert np.all(np.triu(back, 1) == 0)  # nothing is felt of what comes later
     assert trace.view("gradients").svg().startswith("<svg")
     assert ("positions" in trace.arrays) == (preset == "transformer")

@@ -124,10 +124,10 @@ def test_both_directions_and_layers_count():
     layer = nn.Recurrent(nn.MinGRU(3, 4), layers=2, bidirectional=True)
     found = looked(layer, torch.randn(1, T, 3))
     assert sorted(name for name in found if name.endswith("weights")) == [
-        f"layer{n}_weights" for n in (1, 2, 3, 4)
+        f"layer{n}_{way}_weights" for n in (1, 2) for way in ("backward", "forward")
     ]
-    assert not np.triu(found["layer1_weights"][0], 1).any()
-    assert not np.tril(found["layer2_weights"][0], -1).any()  # reads from the end
+    assert not np.triu(found["layer1_forward_weights"][0], 1).any()
+    assert not np.tril(found["layer1_backward_weights"][0], -1).any()  # reads from the end
     assert not looked(nn.Recurrent(nn.LSTM(3, 4)), torch.randn(1, T, 3))
 
 

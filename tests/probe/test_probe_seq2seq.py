@@ -95,11 +95,15 @@ def test_the_alignment_is_what_the_attention_noted() -> None:
     model = Tiny().train()
     trace = probe(model)
     assert model.training
-    assert trace.tokens == {"source": ["fünf", "sieben", "</s>"], "target": ["five", "six", "eight", "</s>"]}
+    assert trace.tokens == {
+        "source": ["fünf", "sieben", "</s>"],
+        "target": ["five", "six", "eight", "</s>"],
+        "fed": ["<s>", "five", "six", "eight"],
+    }
     decoder_reads, source = [BOS, 5, 6, 8], [5, 7, EOS]
     scores = np.exp([[-abs(q - k) for k in source] for q in decoder_reads])
     np.testing.assert_allclose(trace.array("alignment"), scores / scores.sum(1, keepdims=True), atol=1e-6)
-    assert trace.array("decoder_states", "layer", "target", "unit").shape == (1, 4, 3)
+    assert trace.array("decoder_states", "layer", "fed", "unit").shape == (1, 4, 3)
     assert trace.facts["alignment"] == "attention"
     assert trace.max_difference == 0.0
 
@@ -236,9 +240,9 @@ def test_the_trace_of_every_attentive_model_is_its_alignment(kind: str) -> None:
 def test_a_transformer_shows_every_layer_and_head() -> None:
     trace = probe(transformer_model(layers=2, heads=2))
     assert trace.array("cross_attention", "layer", "head", "target", "source").shape == (2, 2, 4, 3)
-    assert trace.array("self_attention", "layer", "head", "target", "key").shape == (2, 2, 4, 4)
+    assert trace.array("self_attention", "layer", "head", "fed", "key").shape == (2, 2, 4, 4)
     assert trace.array("encoder_attention", "layer", "head", "query", "key").shape == (2, 2, 3, 3)
-    assert trace.array("decoder_states", "layer", "target", "unit").shape == (2, 4, D)
+    assert trace.array("decoder_states", "layer", "fed", "unit").shape == (2, 4, D)
     assert np.triu(trace.array("self_attention")[0, 0], 1).max() == 0.0  # nothing looks ahead
     np.testing.assert_allclose(trace.array("alignment"), trace.array("cross_attention")[-1].mean(0))
     assert trace.facts["alignment"] == "attention, mean of the 2 heads of layer 2"

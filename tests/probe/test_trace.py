@@ -85,11 +85,11 @@ def test_damage_is_said_in_a_sentence(tmp_path: Path) -> None:
         Trace.load(folder)
     arrays.write_bytes(good_arrays)
 
-    for text in ("", "[]", "{}", good_text[:40], "[" * 100_000, json.dumps({"schema": 1})):
+    for text in ("", "[]", "{}", good_text[:40], "[" * 100_000, json.dumps({"schema": 2})):
         description.write_text(text)
         with pytest.raises(DataError, match="not a trace or it is damaged"):
             Trace.load(folder)
-    description.write_text(good_text.replace('"schema": 1', '"schema": 99'))
+    description.write_text(good_text.replace('"schema": 2', '"schema": 99'))
     with pytest.raises(DataError, match="schema 99"):
         Trace.load(folder)
     description.unlink()

@@ -92,7 +92,7 @@ def test_a_unit_that_was_planted_is_found_on_the_half_that_did_not_choose_it(cla
     states[:] = np.random.default_rng(0).normal(size=states.shape)
     states[0, :, 3] = np.where(capital, 5.0, np.linspace(-1, 1, len(capital)))
     best = next(one for one in search(trace) if one.name == "capital")
-    assert (best.layer, best.unit, best.held_out) == (0, 3, 1.0)
+    assert (best.index, best.unit, best.held_out) == (0, 3, 1.0)
     assert best.luck < 0.8
     assert "capital" in trace.view("units", show="capital").text(80, colour=False)
     assert any(one.name == "part of film a" for one in search(trace, "film a"))

@@ -70,10 +70,10 @@ def test_a_clamped_unit_has_its_value_where_the_trace_shows_it_and_the_answer_fo
     m = translator(preset)
     plain = m.probe(X, "c b a")
     name = f"{where}_states"
-    for layer in range(1, len(plain.array(name)) + 1):
-        with m.intervene(an.Clamp(layer=layer, unit=3, value=1.5, at=2, where=where)):
+    for index, (layer, direction) in enumerate(plain.layers(name)):
+        with m.intervene(an.Clamp(layer, where, unit=3, value=1.5, at=2, direction=direction)):
             found = m.probe(X, "c b a")
-        states, usual = found.array(name)[layer - 1], plain.array(name)[layer - 1]
+        states, usual = found.array(name)[index], plain.array(name)[index]
         assert states[1, 2] == 1.5
         assert np.abs(found.array("log_probs") - plain.array("log_probs")).max() > 0
         if where == "decoder":  # what came before the place is as it was
@@ -105,12 +105,34 @@ def test_layers_are_numbered_as_in_the_trace(task, preset):
     m, x = reader(task, preset)
     plain = m.probe(x)
     states = plain.array("states", "layer", "time", "unit")
-    for layer in range(1, len(states) + 1):
-        with m.intervene(an.Clamp(layer=layer, unit=2, value=0.75)):
+    for index, (layer, direction) in enumerate(plain.layers("states")):
+        with m.intervene(an.Clamp(layer, unit=2, value=0.75, direction=direction)):
             found = m.probe(x).array("states")
-        assert (found[layer - 1, :, 1] == 0.75).all()
-        assert (found[: layer - 1] == states[: layer - 1]).all()
+        assert (found[index, :, 1] == 0.75).all()
+        other = [k for k, one in enumerate(plain.layers("states")) if one.number == layer and k != index]
+        assert (found[other] == states[other]).all()
+        below = [k for k, one in enumerate(plain.layers("states")) if one.number < layer]
+        assert (found[below] == states[below]).all()
     same(plain, m.probe(x))
+
+
+@pytest.mark.parametrize("preset", ["bilstm", "mamba", "mingru"])
+def test_D2_a_place_of_a_backward_direction_is_that_of_the_text(preset):
+    m, x = reader("Classifier", preset)
+    plain = m.probe(x)
+    layers = plain.layers("states")
+    assert {one.direction for one in layers} == {"forward", "backward"}
+    index = layers.index((1, "backward"))
+    with m.intervene(an.Clamp(unit=2, value=0.75, at=2, direction="backward")):
+        found = m.probe(x).array("states")
+    assert found[index, 1, 1] == 0.75
+    assert (found[index, 2:] == plain.array("states")[index, 2:]).all()  # they are read before it
+    with m.intervene(an.Patch(at=2, source=x)):  # both directions, by their own values
+        same(plain, m.probe(x))
+    with pytest.raises(an.AnaphoraError, match="layer 1 reads both ways"), m.intervene(an.Clamp(unit=2)):
+        m.probe(x)
+    with pytest.raises(an.AnaphoraError, match="forward and backward"), m.intervene(an.Clamp(layer=9)):
+        m.probe(x)
 
 
 @pytest.mark.parametrize("preset", ["lstm", "lstm-attention", "gru-attention", "transformer"])

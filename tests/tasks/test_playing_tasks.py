@@ -25,9 +25,10 @@ def test_gates_and_weights_are_those_of_the_probe(translator):
         row = trace.array("encoder_gate_forget", "layer", "source", "unit")[number]
         np.testing.assert_allclose(reel.values["f"], row if number == 0 else row[::-1], atol=1e-6)
     decoder = an.play(translator, "abc", next(name for name in names if name.startswith("decoder")))
-    states = trace.array("decoder_states", "layer", "target", "unit")[0]
+    states = trace.array("decoder_states", "layer", "fed", "unit")[0]
     np.testing.assert_allclose(decoder.values["h"], states, atol=1e-6)
-    assert decoder.steps == trace.tokens["target"]
+    assert decoder.steps == trace.tokens["fed"]
+    assert decoder.steps[0] == "<s>"
     looked = an.play(translator, "abc", next(name for name in names if name.startswith("attention")))
     np.testing.assert_allclose(looked.values["α"], trace.array("alignment", "target", "source"), atol=1e-6)
     assert looked.names == trace.tokens["source"]

@@ -16,7 +16,8 @@ MOST = 12
 def answer_of(trace: Trace) -> dict[str, Any]:
     """``kind`` and what belongs to it, as JSON:
 
-    ``classes`` (names, probabilities; best first), ``tags`` (places with ``tag`` and ``p``), ``text`` (``text``, its
+    ``classes`` (names, probabilities; best first), ``tags`` (places with ``tag`` and ``p``; of a masked language model what it
+    would put there), ``text`` (``text``, its
     ``pieces`` with ``p`` each, ``log_p`` of the whole, further ``outputs`` of the search), ``transcript`` (``text`` and
     ``words`` with times), ``next`` (as classes), ``forecast`` (``history``, ``mean``, ``low``, ``high`` of each
     output), ``number`` (``text``), or ``none``.
@@ -35,6 +36,8 @@ def answer_of(trace: Trace) -> dict[str, Any]:
         if shares.axes == ("symbol",):
             return _ranked("classes", trace.tokens["symbol"], np.asarray(shares.values))
         return _tags(trace)
+    if facts.get("top") == "here" and trace.tables.get("top"):
+        return _filled(trace)
     if "sorted_log_probs" in arrays and trace.tables.get("top"):
         last = trace.tables["top"][-1]
         shares_ = [0.0 if v is None else math.exp(v) for v in last["log_probs"]]
@@ -42,6 +45,31 @@ def answer_of(trace: Trace) -> dict[str, Any]:
     if "output" in facts:
         return {"kind": "number", "text": str(facts["output"])}
     return {"kind": "none"}
+
+
+def in_words(trace: Trace, *, most: int = 8) -> str:
+    """The answer in a trace in a few words, with its probability where it has one."""
+    answer = answer_of(trace)
+    if answer["kind"] in ("classes", "next"):
+        name, share = answer["names"][0], answer["probabilities"][0]
+        return f"{name} ({percent(share)}" + (" to come next)" if answer["kind"] == "next" else ")")
+    if answer["kind"] == "tags":
+        rows = answer["tags"]
+        shown = " ".join(f"{row['tag']} ({percent(row['p'])})" for row in rows[:most])
+        return shown + (" …" if len(rows) > most else "")
+    if answer["kind"] == "text":
+        return f"{answer['text']} ({percent(math.exp(answer['log_p']))})"
+    if answer["kind"] == "forecast":
+        return " ".join("?" if v is None else f"{v:.4g}" for v in answer["mean"][0][:most])
+    return str(answer.get("text", ""))
+
+
+def percent(share: float) -> str:
+    """``65 %``; as many digits as tell a small share, or one near 100 %, from nothing and from all."""
+    value = 100 * share
+    if 0 < value < 0.05:
+        return f"{value:.1g} %"
+    return f"{value:.3g} %" if value <= 99.95 or value >= 100 else f"{value:.6g} %"
 
 
 def _ranked(kind: str, names: list[str], shares: Any) -> dict[str, Any]:
@@ -70,6 +98,15 @@ def _tags(trace: Trace) -> dict[str, Any]:
                 "p": float(row[names.index(tag)] if known else row.max(initial=0.0)),
             }
         )
+    return {"kind": "tags", "tags": rows}
+
+
+def _filled(trace: Trace) -> dict[str, Any]:
+    """What a masked language model would put at each place."""
+    rows = [
+        {"place": place, "tag": row["pieces"][0], "p": math.exp(row["log_probs"][0])}
+        for place, row in zip(trace.tokens["time"], trace.tables["top"], strict=True)
+    ]
     return {"kind": "tags", "tags": rows}
 
 

@@ -14,20 +14,26 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
+from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn import inside
 from anaphora.nn.attention.base import Attention
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.linear import LinearStack
 from anaphora.probe.interventions import Attend, Clamp, Intervention, Noise, Patch, Silence, Where
-from anaphora.probe.noted import STATES
+from anaphora.probe.noted import STATES, Order, numbered
+from anaphora.probe.trace import Layer
 
 WORDS = "spelling"
 """In the path of what reads the characters of each word: another sequence than the one that is looked at."""
 
 
+Patches = dict[tuple[str, str], Tensor]
+"""What one `Patch` puts in place: states by direction and name."""
+
+
 @contextmanager
 def applied(
-    model: nn.Module, changes: Sequence[Intervention], patches: Sequence[dict[str, Tensor]] = ()
+    model: nn.Module, changes: Sequence[Intervention], patches: Sequence[Patches] = ()
 ) -> Iterator[Changer]:
     """Inside the ``with`` block ``model`` runs with ``changes``; ``patches`` are what `captured` gave for each `Patch`, in order.
 
@@ -83,9 +89,7 @@ def _part(model: nn.Module, path: str, module: nn.Module) -> Where:
 class Changer:
     """What `inside.changing` calls: it numbers the blocks as they speak, and changes those that are meant."""
 
-    def __init__(
-        self, model: nn.Module, changes: Sequence[Intervention], patches: Sequence[dict[str, Tensor]] = ()
-    ):
+    def __init__(self, model: nn.Module, changes: Sequence[Intervention], patches: Sequence[Patches] = ()):
         self._model = model
         self._changes = [one for one in changes if not isinstance(one, Silence)]
         given = iter(patches)
@@ -104,16 +108,34 @@ class Changer:
             for path, m in model.named_modules()
             if WORDS not in path and id(m) not in inner
         }
+        order = Order(model)
+        self._order = {id(m): (order.block(path), order.direction(path)) for path, m in model.named_modules()}
+        self._paired = {id(m) for path, m in model.named_modules() if order.paired(path)}
+        self._turned = {
+            id(m): stack
+            for under, stack in model.named_modules()
+            if isinstance(stack, LinearStack)
+            for path, m in model.named_modules()
+            if path.startswith(f"{under}.backward_blocks." if under else "backward_blocks.")
+        }
+        self._ends: dict[int, Tensor | None] = {}  # the lengths of the rows that a stack reads
         self._ran = False
-        self._numbers: dict[tuple[str, str], list[int]] = {}  # the modules of a kind, in their order
+        self._numbers: dict[tuple[str, str], dict[int, Layer]] = {}  # the layers of a kind, in their order
         self._passed: dict[tuple[int, str], int] = {}  # steps that a decoder has made
         self._done: set[int] = set()
         self._sizes: dict[tuple[str, str], str] = {}
         self._reversed = bool(getattr(getattr(model, "encoder", None), "reverse", False))
         self._lengths: Tensor | None = None
-        self.captured: dict[tuple[str, int, str], dict[int, Tensor]] | None = None
+        self.captured: dict[tuple[str, Layer, str], dict[int, Tensor]] | None = None
 
     def __call__(self, module: nn.Module, name: str, value: Tensor, place: inside.Place) -> Tensor:
+        stack = self._turned.get(id(module))
+        if stack is not None and name != "weights" and value.dim() == 3:  # it reads from the end
+            ends = self._ends.get(id(stack))
+            return reverse_rows(self._changed(module, name, reverse_rows(value, ends), place), ends)
+        return self._changed(module, name, value, place)
+
+    def _changed(self, module: nn.Module, name: str, value: Tensor, place: inside.Place) -> Tensor:
         part = self._parts.get(id(module))
         if part is None or (name != "weights" and value.dim() not in (2, 3)):
             return value
@@ -132,12 +154,19 @@ class Changer:
         if not attention and self.captured is not None:
             self._capture((part, layer, name), value, first)
         for number, one in enumerate(self._changes):
-            if one.layer != layer or attention != isinstance(one, Attend) or not self._meant(one, part):
+            if one.layer != layer.number or one.direction not in ("", layer.direction):
                 continue
+            if attention != isinstance(one, Attend) or not self._meant(one, part):
+                continue
+            if not one.direction and getattr(one, "unit", None) is not None and id(module) in self._paired:
+                raise AnaphoraError(
+                    f"{one.code()}: layer {one.layer} reads both ways, and each direction has such a unit; add "
+                    "direction='forward' or direction='backward'."
+                )
             if isinstance(one, Attend):
                 changed = self._attend(one, value, first)
             else:
-                changed = self._state(number, one, name, value, first)
+                changed = self._state(number, one, layer.direction, name, value, first)
             if changed is not value:
                 self._done.add(number)
             value = changed
@@ -150,6 +179,8 @@ class Changer:
         if isinstance(getattr(self._model, "decoder", None), nn.Module):
             others = [m for name, m in self._model.named_children() if name != "decoder"]
             handles += [m.register_forward_pre_hook(self._begin) for m in others]
+        stacks = {id(stack): stack for stack in self._turned.values()}.values()
+        handles += [stack.register_forward_pre_hook(self._see_ends, with_kwargs=True) for stack in stacks]
         try:
             yield
         finally:
@@ -158,6 +189,9 @@ class Changer:
 
     def _run(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         self._ran = True
+
+    def _see_ends(self, module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._ends[id(module)] = arguments[1] if len(arguments) > 1 else named.get("lengths")
 
     def _begin(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         self._passed.clear()
@@ -170,27 +204,31 @@ class Changer:
         for number, one in enumerate(self._changes):
             if number not in self._done and (self._ran or self._numbers):
                 has = "; ".join(
-                    f"{where or 'it'} has {kind} of layers 1 to {len(found)}, {self._sizes[where, kind]}"
+                    f"{where or 'it'} has {kind} of {_listed(list(found.values()))}, {self._sizes[where, kind]}"
                     for (where, kind), found in self._numbers.items()
+                    if found
                 )
                 has = has or "none of its layers can be changed"
                 raise AnaphoraError(f"{one.code()}: there is no such place in this model; {has}.")
 
-    def _layer(self, part: str, module: nn.Module, name: str) -> int | None:
-        """The number of the block among those of its part that note the same, from 1; None: it has none yet."""
+    def _layer(self, part: str, module: nn.Module, name: str) -> Layer | None:
+        """Which layer the block is, and which direction, among those of its part that note the same; None: not known yet."""
         kind = "attention" if name == "weights" else "states"
-        known = self._numbers.setdefault((part, kind), [])
+        known = self._numbers.setdefault((part, kind), {})
         if id(module) not in known:
             if kind == "states" and name not in STATES:
                 return None
-            known.append(id(module))
-        return known.index(id(module)) + 1
+            modules = [*known, id(module)]
+            self._numbers[part, kind] = known = dict(
+                zip(modules, numbered(self._order[one] for one in modules), strict=True)
+            )
+        return known[id(module)]
 
     def _meant(self, one: Intervention, part: str) -> bool:
         usual = "cross" if isinstance(one, Attend) else "decoder"
         return part == (one.where or usual) or (part == "" and one.where == "")
 
-    def _capture(self, key: tuple[str, int, str], value: Tensor, first: inside.Place) -> None:
+    def _capture(self, key: tuple[str, Layer, str], value: Tensor, first: inside.Place) -> None:
         assert self.captured is not None
         if value.shape[0] != 1:  # a beam; the run of the output alone comes after it
             return
@@ -200,7 +238,9 @@ class Changer:
         for t, state in enumerate(value.unbind(1) if value.dim() == 3 else [value]):
             kept[int(first or 0) + t] = state[0].detach().clone()
 
-    def _state(self, number: int, one: Intervention, name: str, value: Tensor, first: inside.Place) -> Tensor:
+    def _state(
+        self, number: int, one: Intervention, direction: str, name: str, value: Tensor, first: inside.Place
+    ) -> Tensor:
         at: int | None = getattr(one, "at", None)
         whole = value if value.dim() == 3 else value[:, None]  # (batch, time, unit)
         new = whole.clone()
@@ -209,9 +249,9 @@ class Changer:
             return value
         where = (slice(None) if rows is None else rows, slice(None) if steps is None else steps)
         if isinstance(one, Patch):
-            if name not in self._patches[number]:
+            if (direction, name) not in self._patches[number]:
                 return value
-            new[where] = self._patches[number][name].to(new)
+            new[where] = self._patches[number][direction, name].to(new)
         else:
             unit: int | None = getattr(one, "unit", None)
             if unit is not None and unit > value.shape[-1]:
@@ -289,20 +329,28 @@ def _noise(one: Noise, first: inside.Place, whole: Tensor) -> Tensor:
     return (one.std * noise).to(whole).expand_as(whole)
 
 
-def captured_state(found: dict[tuple[str, int, str], dict[int, Tensor]], one: Patch) -> dict[str, Tensor]:
-    """What a `Patch` puts in place: each state by its name, from what a `Changer` captured while the other input was read."""
+def _listed(layers: Sequence[Layer]) -> str:
+    """``layers 1 to 2``, with both directions where they read both ways."""
+    numbers = sorted({one.number for one in layers})
+    both = {one.direction for one in layers} == {"forward", "backward"}
+    return f"layers {numbers[0]} to {numbers[-1]}" + (", forward and backward" if both else "")
+
+
+def captured_state(found: dict[tuple[str, Layer, str], dict[int, Tensor]], one: Patch) -> Patches:
+    """What a `Patch` puts in place: each state by its direction and name, from what a `Changer` captured while the other input was read."""
     at = (one.at if one.source_at is None else one.source_at) - 1
     parts = {part for part, _, _ in found}
     part = one.where or ("decoder" if "decoder" in parts else "")
-    layers = {layer for there, layer, _ in found if there == part}
-    if one.layer not in layers:
-        raise AnaphoraError(
-            f"{one.code()}: there is no such layer; {part or 'it'} has {len(layers)} with states."
-        )
+    layers = [layer for there, layer, _ in found if there == part]
     states = {
-        name: kept for (there, layer, name), kept in found.items() if (there, layer) == (part, one.layer)
+        (layer.direction, name): kept
+        for (there, layer, name), kept in found.items()
+        if (there, layer.number) == (part, one.layer) and one.direction in ("", layer.direction)
     }
+    if not states:
+        has = f"{part or 'it'} has states of {_listed(layers)}" if layers else "it has no states"
+        raise AnaphoraError(f"{one.code()}: there is no such layer; {has}.")
     longest = min(max(kept) for kept in states.values())
     if at > longest:
         raise AnaphoraError(f"{one.code()}: the other input has places 1 to {longest + 1} there.")
-    return {name: kept[at] for name, kept in states.items()}
+    return {key: kept[at] for key, kept in states.items()}

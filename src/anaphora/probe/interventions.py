@@ -9,49 +9,60 @@ Layers, heads, units and places count from 1, as in the views. Each class is one
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from anaphora.errors import DataError
 
 Where = Literal["", "encoder", "decoder", "cross"]
 WHERE = ("", "encoder", "decoder", "cross")
-QUIET = ("layer", "where", "of", "seed")
+Direction = Literal["", "forward", "backward"]
+DIRECTIONS = ("", "forward", "backward")
+QUIET = ("layer", "where", "of", "seed", "direction")
 """What is left out of the line of Python where it is as usual."""
 
 
 @dataclass(frozen=True)
 class Intervention:
     """What all have: the ``layer``, and in an encoder-decoder ``where`` it is: ``encoder``, ``decoder``, or for attention from the
-    decoder to what the encoder read ``cross``. Empty is ``cross`` for attention and ``decoder`` for states there."""
+    decoder to what the encoder read ``cross``. Empty is ``cross`` for attention and ``decoder`` for states there. Of a layer that
+    reads both ways ``direction`` picks one; empty are both, but for a single unit, which each of them numbers by itself."""
 
     layer: int = 1
     where: Where = ""
+    direction: Direction = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "where":
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name == "where":
                 if value not in WHERE:
                     raise DataError(
                         f"{self}: where must be encoder, decoder, cross or left out, not {value!r}."
                     )
-            elif str(field.type).startswith("int"):
-                optional = value is None and "None" in str(field.type)
+            elif one.name == "direction":
+                if value not in DIRECTIONS:
+                    raise DataError(
+                        f"{self}: direction must be forward, backward or left out, not {value!r}."
+                    )
+                if value and isinstance(self, Silence | Attend):
+                    raise DataError(f"{self}: attention has no direction; leave it out.")
+            elif str(one.type).startswith("int"):
+                optional = value is None and "None" in str(one.type)
                 if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                    raise DataError(f"{self}: {field.name} counts from 1, not {value!r}.")
-            elif str(field.type).startswith("float") and not _finite(value):
-                raise DataError(f"{self}: {field.name} must be a finite number, not {value!r}.")
+                    raise DataError(f"{self}: {one.name} counts from 1, not {value!r}.")
+            elif str(one.type).startswith("float") and not _finite(value):
+                raise DataError(f"{self}: {one.name} must be a finite number, not {value!r}.")
 
     def code(self) -> str:
         """The Python that makes it."""
         given = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            usual = field.default if field.name in QUIET else None
+        for one in fields(self):
+            value = getattr(self, one.name)
+            usual = one.default if one.name in QUIET else None
             plain = value is None or isinstance(value, str | int | float)
             if not plain or value != usual:
-                given.append(f"{field.name}={repr(value) if plain else '…'}")
+                given.append(f"{one.name}={repr(value) if plain else '…'}")
         return f"an.{type(self).__name__}({', '.join(given)})"
 
 
@@ -84,6 +95,7 @@ class Clamp(Intervention):
     Args:
         layer: the layer, from 1.
         where: ``encoder`` or ``decoder``, in a model that has both.
+        direction: ``forward`` or ``backward``, of a layer that reads both ways.
         unit: the unit, from 1.
         value: what it becomes.
         at: the place in the sequence, from 1; None: every place.
@@ -108,6 +120,7 @@ class Noise(Intervention):
     Args:
         layer: the layer, from 1.
         where: ``encoder`` or ``decoder``, in a model that has both.
+        direction: ``forward`` or ``backward``, of a layer that reads both ways.
         std: the standard deviation.
         unit: the unit, from 1; None: all units.
         at: the place in the sequence, from 1; None: every place.
@@ -160,6 +173,7 @@ class Patch(Intervention):
     Args:
         layer: the layer, from 1.
         where: ``encoder`` or ``decoder``, in a model that has both.
+        direction: ``forward`` or ``backward``, of a layer that reads both ways.
         at: the place whose state is replaced, from 1.
         source: the other input, as ``predict`` takes one.
         source_at: the place in ``source``, from 1; None: the same as ``at``.

@@ -26,7 +26,7 @@ from anaphora.probe.gradients import (
     state_gradients,
     state_jacobians,
 )
-from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, weights_hash
+from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, said_layers, weights_hash
 from anaphora.probe.recurrence import recurrence_arrays
 from anaphora.probe.trace import Array, Trace
 
@@ -45,13 +45,14 @@ def probe_reading(
     places: Sequence[str],
     facts: Mapping[str, Any],
     losses: Callable[[Tensor], Tensor] | None = None,
+    losses_of: Sequence[str] | None = None,
     what: Sequence[str] = (),
     margin: int = 0,
 ) -> tuple[Trace, Tensor]:
     """The inside of ``model`` as ``call()`` runs it on a batch of one, and what it put out.
 
-    ``places`` names the symbols that were read, without ``margin`` at either end that the model reads besides. ``losses`` turns an output into one loss per place (or one in all),
-    for ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time),
+    ``places`` names the symbols that were read, without ``margin`` at either end that the model reads besides. ``losses`` turns an output into one loss per place (or one in all); ``losses_of`` says
+    what each is of, if not of the place itself. For ``what``: ``gradients`` (‖∂L_t/∂x_k‖, and with respect to states where they have an order in time),
     ``jacobians`` (singular values of ∂s_t/∂s_{t−1} and of their products), ``ablation`` (how the loss changes when a
     head is silenced) and ``recurrence`` (`recurrence_arrays`: decays and effective weights of linear recurrences). Arrays as in `inner_arrays`, and ``positions``.
     """
@@ -59,7 +60,7 @@ def probe_reading(
     if unknown:
         raise AnaphoraError(f"what must be of {', '.join(WHAT)}, not {unknown[0]!r}.")
     noted = run_noted(model, call)
-    inside = inner_arrays(noted, places=len(places) + 2 * margin)
+    inside, layers = inner_arrays(noted, places=len(places) + 2 * margin)
     arrays = {
         name: array
         for name, whole in inside.items()
@@ -77,6 +78,7 @@ def probe_reading(
     arrays |= position_arrays(model, len(places))
     known = {
         **facts,
+        **said_layers(layers),
         "places": "read",
         "model": weights_hash(model),
         "dtype": str(noted.output.dtype).removeprefix("torch."),
@@ -84,7 +86,8 @@ def probe_reading(
     }
     if losses is not None:
         known["loss"] = float(losses(noted.output).mean())
-    return Trace({"time": list(places)}, arrays, known, tables), noted.output
+    tokens = {"time": list(places)} | ({} if losses_of is None else {"loss": list(losses_of)})
+    return Trace(tokens, arrays, known, tables), noted.output
 
 
 def _without_margin(array: Array, places: int, margin: int) -> Array | None:

@@ -6,6 +6,8 @@ angle). Unrolled, s_t = Σ_s A_t ⋯ A_{s+1} b_s: the product is what attention 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +21,8 @@ from anaphora.nn import inside
 from anaphora.nn.cell import Cell
 from anaphora.nn.linear import RWKV4, WKV, LinearLayer, Mamba, matrix_scan
 from anaphora.nn.recurrent import Recurrent
-from anaphora.probe.trace import Array
+from anaphora.probe.noted import Order, numbered
+from anaphora.probe.trace import Array, Layer, Trace
 
 LONGEST = 512
 """Steps up to which the weights of all pairs of steps are computed."""
@@ -34,6 +37,8 @@ class Found:
 
     eigenvalues: Tensor
     weights: Tensor | None
+    direction: str = ""
+    block: int = 0
 
 
 @torch.no_grad()
@@ -41,7 +46,8 @@ def recurrence_arrays(model: nn.Module, call: Callable[[], Tensor], places: int)
     """``layerN_spectrum`` (coordinate, unit): real and imaginary part of each eigenvalue, mean over time;
     ``layerN_memory`` (unit): steps after which a state falls to 1/e, −1 / mean log|λ|; ``layerN_weights`` (head, query, key).
 
-    For layers with a linear recurrence, and for cells whose columns never mix; N counts them from 1, in the order of the model.
+    For layers with a linear recurrence, and for cells whose columns never mix. N is the number of the layer; of one that reads
+    both ways the names are ``layerN_forward_…`` and ``layerN_backward_…``, and a second ring of states has ``_ring2``.
     """
     was_training = model.training
     model.eval()
@@ -54,29 +60,48 @@ def recurrence_arrays(model: nn.Module, call: Callable[[], Tensor], places: int)
             value = note.value[:, None] if note.value.dim() == 2 else note.value
             kept[note.name] = value if note.name not in kept else torch.cat((kept[note.name], value), 1)
         found: list[Found] = []
+        order, before = Order(model), 0
         for path, module in model.named_modules():
             if isinstance(module, LinearLayer) and id(module) in noted:
                 one = _of_layer(module, noted[id(module)], places)
-                found += [one] if one is not None else []
+                new = [one] if one is not None else []
                 for part in module.modules():  # what is inside of it is not looked at once more
                     given.pop(id(part), None)
             elif isinstance(module, Recurrent) and id(module) in given:
-                found += _of_cells(module, given[id(module)], noted, places)
+                new = _of_cells(module, given[id(module)], noted, places)
             else:
                 continue
-            if found and "backward_blocks" in path and found[-1].weights is not None:
-                found[-1].weights = found[-1].weights.flip(1, 2)  # that stack reads from the end
+            for one in new:
+                one.block = order.block(path) or (before + one.block if one.block else 0)
+                one.direction = one.direction or order.direction(path)
+                if order.turned(path) and one.weights is not None:
+                    one.weights = one.weights.flip(1, 2)  # it reads from the end
+            found += new
+            before += module.layers if isinstance(module, Recurrent) and not order.block(path) else 0
     finally:
         model.train(was_training)
     arrays: dict[str, Array] = {}
-    for number, one in enumerate(found, start=1):
+    rings: Counter[str] = Counter()
+    for layer, one in zip(numbered((one.block, one.direction) for one in found), found, strict=True):
+        name = f"layer{layer.number}" + f"_{layer.direction}" * bool(layer.direction)
+        rings[name] += 1
+        name += f"_ring{rings[name]}" * (rings[name] > 1)
         mean, memory = spectrum(one.eigenvalues)
-        arrays[f"layer{number}_spectrum"] = Array(("coordinate", "unit"), np.stack((mean.real, mean.imag)))
-        arrays[f"layer{number}_memory"] = Array(("unit",), memory)
+        arrays[f"{name}_spectrum"] = Array(("coordinate", "unit"), np.stack((mean.real, mean.imag)))
+        arrays[f"{name}_memory"] = Array(("unit",), memory)
         if one.weights is not None:
             values = one.weights.float().cpu().numpy()
-            arrays[f"layer{number}_weights"] = Array(("head", "query", "key"), values)
+            arrays[f"{name}_weights"] = Array(("head", "query", "key"), values)
     return arrays
+
+
+_NAME = re.compile(r"(layer([0-9]+)(?:_(forward|backward))?(?:_ring[0-9]+)?)_(spectrum|weights)")
+
+
+def recurrent_layers(trace: Trace, what: str) -> list[tuple[str, Layer]]:
+    """The layers of which a trace holds ``what`` (``spectrum`` or ``weights``), by the beginning of the names of their arrays."""
+    named = [found for name in trace.arrays if (found := _NAME.fullmatch(name)) and found[4] == what]
+    return [(found[1], Layer(int(found[2]), found[3] or "")) for found in named]
 
 
 def spectrum(eigenvalues: Tensor) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -192,7 +217,10 @@ def _of_cells(
         for text in choice.states:
             names = text.split(":")[0].split(", ")
             if ": scan" in text or ": walk" in text:
-                found.append(_of_ring(cell, names, read, states, reverse))
+                one = _of_ring(cell, names, read, states, reverse)
+                one.direction = choice.direction if recurrent.bidirectional else ""
+                one.block = choice.layer  # a layer may have several rings of states
+                found.append(one)
     return found
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS
@@ -17,19 +15,27 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.embedding import Embedding
-from anaphora.nn.inside import Note
 from anaphora.probe.attribution import attribute_symbols, attribution_arrays
 from anaphora.probe.gradients import pair_gradients
-from anaphora.probe.noted import GATES, STATES, as_numpy, weights_hash
+from anaphora.probe.noted import (
+    Note,
+    Noted,
+    as_numpy,
+    inner_arrays,
+    joined,
+    said_layers,
+    stacked,
+    weights_hash,
+)
 from anaphora.probe.reading import ablation, position_arrays
-from anaphora.probe.trace import Array, Trace
+from anaphora.probe.trace import Array, Layer, Trace
 from anaphora.search import BeamNode, NBest
 
-END = "</s>"
+START, END = "<s>", "</s>"
 ATTENTION = {
-    "cross_attention": ("layer", "head", "target", "source"),
-    "self_attention": ("layer", "head", "target", "key"),
-    "encoder_attention": ("layer", "head", "query", "key"),
+    "cross_attention": ("head", "target", "source"),
+    "self_attention": ("head", "fed", "key"),
+    "encoder_attention": ("head", "query", "key"),
 }
 """Kinds of attention that have heads, and their axes."""
 MOST_ATTRIBUTED = 24
@@ -60,15 +66,15 @@ def probe_seq2seq(
 
         alignment (target, source)                   the attention paid to each source symbol
         cross_attention (layer, head, target, source)   of a Transformer, as are the next two
-        self_attention (layer, head, target, key), encoder_attention (layer, head, query, key)
-        decoder_states (layer, target, unit), encoder_states (layer, source, unit); a layer that reads in
-                                                     both directions counts twice, forward first; with the
+        self_attention (layer, head, fed, key), encoder_attention (layer, head, query, key)
+        decoder_states (layer, fed, unit), encoder_states (layer, source, unit); a layer that reads in both
+                                                     directions has an entry for each, forward first; with the
                                                      same axes decoder_cells, decoder_gate_forget … of cells
         log_probs (target,)                          log p of the symbols of the target
         top_symbols, top_log_probs (target, rank)    the 5 most probable symbols at each place
         positions (step, unit)                       what a Transformer adds at each place of the source
         source_gradients (target, source)            with ``gradients`` in `what`: ‖∂(−log p_t)/∂x_s‖, and with respect
-        target_gradients (step, time)                to the symbols that the decoder was fed, from the start mark on
+        target_gradients (target, fed)               to the symbols that the decoder was fed, from the start mark on
 
     `nbest` adds the beam tree as a table, `pieces` (ids to text) the spelling of its symbols. A Transformer's
     alignment is the mean over the heads of its last layer.
@@ -86,10 +92,15 @@ def probe_seq2seq(
         shared = _attributed(model, source_ids, target_ids, start) if "attribution" in what else ({}, {})
     finally:
         model.train(was_training)
-    tokens = {"source": [*source_pieces, END], "target": [*target_pieces, END]}
-    arrays, known = sided_arrays(model, notes, len(tokens["target"]), len(tokens["source"]))
-    arrays |= {**position_arrays(model.encoder, len(tokens["source"])), **extra, **shared[0]}
     spell = pieces or (lambda ids: [str(symbol) for symbol in ids])
+    first = START if start == BOS else spell([start])[0]
+    tokens = {
+        "source": [*source_pieces, END],
+        "target": [*target_pieces, END],
+        "fed": [first, *target_pieces],
+    }
+    arrays, known = sided_arrays(model, joined(model, notes), len(tokens["target"]), len(tokens["source"]))
+    arrays |= {**position_arrays(model.encoder, len(tokens["source"])), **extra, **shared[0]}
     written, tables = _written(seen[0].float().log_softmax(-1), _ids(target_ids, device), spell)
     arrays |= written
     known |= shared[1] | {
@@ -141,7 +152,7 @@ def _gradients(model: Seq2Seq, inputs: tuple[Tensor, ...], wanted: Tensor) -> di
         return {}
     return {
         "source_gradients": Array(("target", "source"), found[0]),
-        "target_gradients": Array(("step", "time"), found[1]),
+        "target_gradients": Array(("target", "fed"), found[1]),
     }
 
 
@@ -201,57 +212,59 @@ def _attributed(
 
 
 def sided_arrays(
-    model: Seq2Seq, notes: Iterable[Note], target: int, source: int
+    model: Seq2Seq, notes: Sequence[Note], target: int, source: int
 ) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Sort what the modules noted by their place in the model; what was noted step by step is joined."""
-    paths = {module: path for path, module in model.named_modules()}
-    joined: dict[tuple[str, str], list[Tensor]] = {}
-    for note in notes:
-        if note.module in paths:
-            one_step = note.name in (*STATES, *GATES, "c") and note.value.ndim == 2
-            value = note.value.unsqueeze(1) if one_step else note.value
-            joined.setdefault((paths[note.module], note.name), []).append(value)
-    layers: dict[str, list[NDArray[Any]]] = {}
-    attentive = {paths.get(module) for module in model.decoder.attentions}
-    for (path, name), values in joined.items():
-        kind = _kind(path, name, values[0].ndim, path in attentive)
-        if kind is not None:
-            layers.setdefault(kind, []).append(as_numpy(torch.cat(values, dim=-2)[0]))
-    if getattr(model.encoder, "reverse", False):  # noted in reading order
-        for kind in [kind for kind in layers if kind.startswith("encoder_") and kind != "encoder_attention"]:
-            layers[kind] = [layer[::-1].copy() for layer in layers[kind]]
-    arrays: dict[str, Array] = {}
-    for kind, found in layers.items():
-        axes = ATTENTION.get(kind, ("layer", "target" if kind.startswith("decoder") else "source", "unit"))
-        if kind != "alignment" and len({layer.shape for layer in found}) == 1:
-            arrays[kind] = Array(axes, np.stack(found))
+    """Sort what the modules noted by their place in the model, and say which layers it is of. A decoder's states stand at
+    the symbols that it was fed."""
+    noted = Noted(torch.empty(0), 0.0, list(notes))
+    arrays, layers = inner_arrays(noted, under="encoder", side="encoder", axis="source")
+    for found, known in (
+        inner_arrays(noted, under="decoder", side="decoder", axis="fed"),
+        heads_by_kind(model, noted),
+    ):
+        arrays |= found
+        layers |= known
+    across = {path for path, module in model.named_modules() if module in set(model.decoder.attentions)}
+    single = [note for note in noted.kept("weights", ndim=3) if note.path in across]
     how = None
-    if "alignment" in layers:
-        arrays["alignment"] = Array(("target", "source"), layers["alignment"][-1])
+    if single:
+        arrays["alignment"] = Array(("target", "source"), as_numpy(single[-1].value[0]))
         how = "attention"
-    elif "cross_attention" in layers:
-        heads = layers["cross_attention"][-1]
+    elif "cross_attention" in arrays:
+        heads = arrays["cross_attention"].values[-1]
         arrays["alignment"] = Array(("target", "source"), heads.mean(0))
-        how = f"attention, mean of the {heads.shape[0]} heads of layer {len(layers['cross_attention'])}"
+        how = f"attention, mean of the {len(heads)} heads of {layers['cross_attention'][-1]}"
     if how and arrays["alignment"].values.shape != (target, source):
         raise AnaphoraError(
             f"The model noted an alignment of shape {arrays['alignment'].values.shape} for {target} target "
             f"and {source} source symbols; its attention must note weights (batch, target, source)."
         )
-    return arrays, {"alignment": how}
+    return arrays, {"alignment": how, **said_layers(layers)}
 
 
-def _kind(path: str, name: str, ndim: int, attends_to_source: bool) -> str | None:
-    """Which array a note belongs to, from the module's place in the model."""
-    side = path.split(".")[0]
-    if name == "weights" and attends_to_source:
-        return "alignment" if ndim == 3 else "cross_attention"
-    if name == "weights" and ndim == 4:
-        return "self_attention" if side == "decoder" else "encoder_attention"
-    if ndim == 3 and side in ("encoder", "decoder"):
-        kinds = {**dict.fromkeys(STATES, "states"), "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
-        return f"{side}_{kinds[name]}" if name in kinds else None
-    return None
+def heads_by_kind(
+    model: Seq2Seq, noted: Noted, *, prompted: int | None = None, source: int | None = None
+) -> tuple[dict[str, Array], dict[str, list[Layer]]]:
+    """The weights of heads by the kind of their attention, and their layers. ``prompted``: so many places are kept of a
+    decoder that reads a prompt before them; what of a row of ``self_attention`` is missing from 1 then went to it. ``source``:
+    of the encoder only layers with so many places are kept (0: none)."""
+    across = {path for path, module in model.named_modules() if module in set(model.decoder.attentions)}
+    groups: dict[str, list[Note]] = {}
+    for note in noted.kept("weights", ndim=4):
+        kind = "cross_attention" if note.path in across else "encoder_attention"
+        if kind == "encoder_attention" and note.path.startswith("decoder"):
+            kind = "self_attention"
+        if kind == "encoder_attention" and source is not None and note.value.shape[-2:] != (source, source):
+            continue
+        if prompted is not None and kind != "encoder_attention":
+            value = note.value[:, :, -prompted:]
+            note = note._replace(value=value[..., -prompted:] if kind == "self_attention" else value)
+        groups.setdefault(kind, []).append(note)
+    arrays, layers = {}, {}
+    for kind, notes in groups.items():
+        if found := stacked(notes, ATTENTION[kind]):
+            arrays[kind], layers[kind] = found
+    return arrays, layers
 
 
 def _written(

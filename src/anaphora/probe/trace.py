@@ -22,13 +22,26 @@ from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
 from anaphora.training.tables import html_table
 
-SCHEMA = 1
+SCHEMA = 2
 AXES = frozenset(
     {"layer", "time", "unit", "head", "query", "key", "beam", "step", "symbol", "state"}
-    | {"target", "source", "rank", "output", "to"}
+    | {"target", "source", "fed", "rank", "output", "to"}
     | {"frame", "feature", "row", "column", "channel", "place", "coordinate", "label"}
 )
-"""The names of axes; a view asks for an array by them."""
+"""The names of axes; a view asks for an array by them. ``fed`` are the symbols that a decoder reads, from the start mark on,
+``target`` those that it writes: its state at a step has read the one and not yet the other."""
+ALONG = {
+    ("encoder_attention", "query"): "source",
+    ("encoder_attention", "key"): "source",
+    ("self_attention", "key"): "fed",
+    **{(name, axis): "time" for name in ("attention", "") for axis in ("query", "key")},
+    **{
+        (name, "step"): "loss"
+        for name in ("input_gradients", "state_gradients", "integrated_gradients", "occlusion")
+    },
+}
+"""What stands along an axis of an array that is no axis of tokens itself; of arrays not named here that of ``""``. ``loss``
+names what each of several losses is of: a symbol to come, a tag; where it is not given, they are of the places themselves."""
 MAX_DIFFERENCE = 1e-4
 """A probe whose numbers are further than this from the model's own is refused."""
 MAX_BYTES = 256 * 2**20
@@ -53,13 +66,31 @@ class Array(NamedTuple):
     values: NDArray[Any]
 
 
+class Layer(NamedTuple):
+    """One entry along an axis ``layer``: a layer's number, and which way it reads where there are two ways.
+
+    ``number``: from 1. ``direction``: ``forward``, ``backward``, or empty where the model has but one.
+
+    >>> from anaphora.probe.trace import Layer
+    >>> str(Layer(1, "backward")), str(Layer(2))
+    ('layer 1, backward', 'layer 2')
+    """
+
+    number: int
+    direction: str = ""
+
+    def __str__(self) -> str:
+        return f"layer {self.number}" + (f", {self.direction}" if self.direction else "")
+
+
 @dataclass(repr=False)
 class Trace:
     """Everything seen inside one run of a model.
 
     `tokens` names the places along an axis (``tokens["source"]`` along every axis ``source``), `arrays`
     holds the numbers, `facts` what is known about the run (model hash, seed, dtype, ``max_difference``),
-    `tables` lists of records, such as the nodes of a beam tree.
+    `tables` lists of records, such as the nodes of a beam tree. What stands at the places of an array, and which
+    layer an entry of it is, say `names` and `layers`; every view asks these two.
 
     A trace has proved itself equal to the model: ``facts["max_difference"]`` is the greatest distance of a
     number from what the model computes without a recorder, and above 1e-4 there is no trace but an error.
@@ -120,6 +151,27 @@ class Trace:
         if axes and set(axes) != set(found.axes):
             raise AnaphoraError(f"{name!r} has the axes {', '.join(found.axes)}, not {', '.join(axes)}.")
         return found.values.transpose([found.axes.index(axis) for axis in axes]) if axes else found.values
+
+    def names(self, name: str, axis: str) -> list[str]:
+        """What stands at each place of an axis of an array: for an array of states the symbols that had been read last.
+
+        An axis without names has the numbers of its places.
+        """
+        found = self.arrays[name]
+        count = found.values.shape[found.axes.index(axis)]
+        sequence = ALONG.get((name, axis)) or ALONG.get(("", axis), axis)
+        own = self.tokens.get(sequence) or (self.tokens.get("time", []) if sequence == "loss" else [])
+        if sequence == "loss" and count == 1:
+            return ["the whole"]
+        return list(own) if len(own) == count else [str(place + 1) for place in range(count)]
+
+    def layers(self, name: str) -> list[Layer]:
+        """The layer and the direction of each entry along the axis ``layer`` of an array."""
+        known = self.facts.get("layers", {}).get(name, [])
+        count = self.arrays[name].values.shape[self.arrays[name].axes.index("layer")]
+        if len(known) != count:
+            return [Layer(number + 1) for number in range(count)]
+        return [Layer(int(number), str(direction)) for number, direction in known]
 
     def view(self, name: str, **options: Any) -> Any:
         """The picture `name` of this trace (a `views.Picture`): shows itself in a notebook, saves to a file.

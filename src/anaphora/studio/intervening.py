@@ -15,7 +15,7 @@ from anaphora.studio.panels import Panel, input_of
 from anaphora.studio.pictures import LONGEST_TEXT, Pictures
 from anaphora.studio.runs import Run
 from anaphora.views.code import opened
-from anaphora.views.registry import FIRST, VIEWS, picture, picture_together
+from anaphora.views.registry import FIRST, VIEWS, picture_together
 from anaphora.views.room import fitted
 
 KINDS: dict[str, type[Intervention]] = {
@@ -31,10 +31,10 @@ CAUTION = (
     "A model is not made to work without a part: what breaks when it is gone need not be what it was for."
 )
 _HEADS = {
-    "attention": ("", "query", "key"),
-    "cross_attention": ("cross", "target", "source"),
-    "self_attention": ("decoder", "target", "key"),
-    "encoder_attention": ("encoder", "query", "key"),
+    "attention": "",
+    "cross_attention": "cross",
+    "self_attention": "decoder",
+    "encoder_attention": "encoder",
 }
 
 
@@ -104,49 +104,44 @@ def _read(text: str) -> list[Intervention]:
 
 def places(trace: Trace, *, sided: bool = True) -> dict[str, list[dict[str, Any]]]:
     """What can be changed: ``heads`` (where, layers, heads, and the symbols that look and are looked at) and ``states`` (where,
-    layers, units and symbols). Heads are 0 where an attention has but one score for each pair. A model that is not ``sided`` has
+    layers, the directions of those that read both ways, units and symbols). Heads are 0 where an attention has but one score for each pair. A model that is not ``sided`` has
     one part: what its trace names by encoder and decoder (a transducer's) is not listed."""
     heads, states = [], []
     for name, array in trace.arrays.items():
         if name in _HEADS and len(array.axes) == 4:
-            where, rows, columns = _HEADS[name]
-            layers, count, *shape = array.values.shape
-            names = [_names(trace, axis, size) for axis, size in zip((rows, columns), shape, strict=True)]
+            layers, count = array.values.shape[:2]
+            rows, columns = (trace.names(name, axis) for axis in array.axes[2:])
             heads.append(
-                {"where": where, "layers": layers, "heads": count, "rows": names[0], "columns": names[1]}
+                {"where": _HEADS[name], "layers": layers, "heads": count, "rows": rows, "columns": columns}
             )
         elif name == "alignment" and "cross_attention" not in trace.arrays:
-            names = [
-                _names(trace, axis, size) for axis, size in zip(array.axes, array.values.shape, strict=True)
-            ]
-            heads.append({"where": "cross", "layers": 1, "heads": 0, "rows": names[0], "columns": names[1]})
+            rows, columns = (trace.names(name, axis) for axis in array.axes)
+            heads.append({"where": "cross", "layers": 1, "heads": 0, "rows": rows, "columns": columns})
         elif name in ("states", "encoder_states", "decoder_states") and array.axes[0] == "layer":
-            layers, size, units = array.values.shape
-            where = name.removesuffix("states").rstrip("_")
-            symbols = _names(trace, array.axes[1], size)
-            states.append({"where": where, "layers": layers, "units": units, "places": symbols})
+            known = trace.layers(name)
+            ways = sorted({one.direction for one in known if one.direction}, reverse=True)
+            states.append(
+                {
+                    "where": name.removesuffix("states").rstrip("_"),
+                    "layers": max(one.number for one in known),
+                    "directions": ways if len(ways) > 1 else [],
+                    "units": array.values.shape[2],
+                    "places": trace.names(name, array.axes[1]),
+                }
+            )
     if not sided:
         heads, states = ([one for one in found if not one["where"]] for found in (heads, states))
     return {"heads": heads, "states": states}
 
 
-def _names(trace: Trace, axis: str, size: int) -> list[str]:
-    found = trace.tokens.get(axis) or trace.tokens.get("time" if axis in ("query", "key") else "target")
-    if axis in ("query", "key") and "source" in trace.tokens and len(trace.tokens["source"]) == size:
-        found = trace.tokens["source"]
-    return found if found is not None and len(found) == size else [str(i + 1) for i in range(size)]
-
-
 def _drawn(pictures: Pictures, before: Trace, after: Trace, run: Run) -> tuple[dict[str, Any] | None, str]:
-    """The most telling view of both, on one scale where that can be, else of the model with the changes."""
+    """The most telling view of both, on one scale."""
     for name in FIRST:
         view = VIEWS[name]
         if view.missing(after) is None:
             try:
-                if view.together is not None:
-                    both = {"before": before, "after": after}
-                    return pictures.json(picture_together(both, name), run.shown), name
-                return pictures.json(picture(after, name), run.shown), name
+                both = {"before": before, "after": after}
+                return pictures.json(picture_together(both, name, beside=True), run.shown), name
             except AnaphoraError:
                 continue
     return None, ""

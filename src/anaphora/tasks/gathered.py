@@ -10,6 +10,7 @@ import numpy as np
 
 from anaphora.data.symbols import SPELLINGS, UNK
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.probe.noted import said_layers
 from anaphora.probe.trace import MAX_TOKENS, Array, Trace
 from anaphora.probe.vectors import probe_vectors
 from anaphora.tasks.looking import Asked, facts_of
@@ -137,10 +138,12 @@ def units(asked: Asked, texts: Sequence[str]) -> Trace:
     values: list[Any] = []
     rows: list[dict[str, Any]] = []
     names: list[str] = []
+    layers: dict[str, Any] = {}
     for number, x, reference in asked.some(MOST_LOOKED_AT):
         trace = asked.model.probe(x)
         name, axis = states_of(trace)
         states = trace.array(name, "layer", axis, "unit")
+        layers = said_layers({"pooled_states": trace.layers(name)})
         if values and states.shape[::2] != values[0].shape[::2]:
             continue
         if len(names) + states.shape[1] > MAX_TOKENS:
@@ -156,7 +159,7 @@ def units(asked: Asked, texts: Sequence[str]) -> Trace:
         ]
     if len({row["example"] for row in rows}) < LEAST:
         raise DataError(HALVES)
-    facts = {**facts_of(asked.model, ""), "examples": len({row["example"] for row in rows})}
+    facts = {**facts_of(asked.model, ""), "examples": len({row["example"] for row in rows}), **layers}
     pooled = Array(("layer", "time", "unit"), np.concatenate(values, 1))
     return Trace({"time": names}, {"pooled_states": pooled}, facts, {"places": rows})
 

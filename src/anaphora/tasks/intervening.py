@@ -12,7 +12,7 @@ from torch import nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside
-from anaphora.probe.answers import answer_of
+from anaphora.probe.answers import answer_of, in_words
 from anaphora.probe.changing import Changer, applied, captured_state
 from anaphora.probe.interventions import Intervention, Patch
 from anaphora.probe.trace import Trace
@@ -41,7 +41,7 @@ class Effect:
 
     def __repr__(self) -> str:
         change = "" if self.delta is None else f", Δ loss {self.delta:+.4g}"
-        return f"Effect({said(self.before)!r} → {said(self.after)!r}{change})"
+        return f"Effect({in_words(self.before)!r} → {in_words(self.after)!r}{change})"
 
 
 class Intervening:
@@ -99,18 +99,6 @@ class Intervening:
         with changer.watching(), inside.changing(changer):
             self.probe(one.source)  # type: ignore[attr-defined]
         return captured_state(changer.captured, one)
-
-
-def said(trace: Trace) -> str:
-    """The answer in a trace in a few words."""
-    answer = answer_of(trace)
-    if answer["kind"] in ("classes", "next"):
-        return f"{answer['names'][0]} ({answer['probabilities'][0]:.3g})"
-    if answer["kind"] == "tags":
-        return " ".join(row["tag"] for row in answer["tags"])
-    if answer["kind"] == "forecast":
-        return " ".join("?" if v is None else f"{v:.4g}" for v in answer["mean"][0][:8])
-    return str(answer.get("text", ""))
 
 
 def _wanted(command: str, trace: Trace) -> Any:

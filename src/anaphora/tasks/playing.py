@@ -91,9 +91,7 @@ def _parts(model: Any, x: Any, target: str | None) -> dict[str, Callable[[], Ree
         raise DataError(_why(model))
     with seeing(inner) as seen:
         trace: Trace = model.probe(x, target) if target is not None else model.probe(x)
-    found = _collapse(trace) | reels_of(
-        inner, seen, _named(trace, ("time", "target")), _named(trace, ("source", "time"))
-    )
+    found = _collapse(trace) | reels_of(inner, seen, _named(trace))
     if not found:
         raise DataError(_why(model))
     return found
@@ -114,15 +112,12 @@ def _why(model: Any) -> str:
     )
 
 
-def _named(trace: Trace, axes: tuple[str, ...]) -> Callable[[int], list[str]]:
-    """Names for so many places: those of an axis of the trace that has as many, else numbers."""
+def _named(trace: Trace) -> Callable[[str, int], list[str]]:
+    """Names for so many places of an axis: those of the trace where it has as many, else numbers."""
 
-    def names(count: int) -> list[str]:
-        for axis in (*axes, *trace.tokens):
-            own = trace.tokens.get(axis, [])
-            if len(own) == count:
-                return list(own)
-        return [str(i + 1) for i in range(count)]
+    def names(axis: str, count: int) -> list[str]:
+        own = trace.tokens.get(axis) or trace.tokens.get("time", [])
+        return list(own) if len(own) == count else [str(i + 1) for i in range(count)]
 
     return names
 

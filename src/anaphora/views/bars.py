@@ -18,7 +18,7 @@ LENGTH = 360.0
 
 @dataclass
 class Bars:
-    """For each of ``names`` one value of every series (not below zero), drawn against the greatest of all."""
+    """For each of ``names`` one value of every series (not below zero), drawn against ``most``, or the greatest of all."""
 
     title: str
     subtitle: str
@@ -29,6 +29,9 @@ class Bars:
     notes: list[str] = field(default_factory=list)
     reading: str = ""
     caution: str = ""
+
+    most: float = 0.0
+    """The value of a bar of full length, where charts share a scale."""
 
     _long: float = LENGTH
 
@@ -50,8 +53,10 @@ class Bars:
     def page_data(self) -> dict[str, Any]:
         return {}
 
-    def _greatest(self) -> float:
-        return max([value for values in self.series.values() for value in values] + [0.0]) or 1.0
+    @property
+    def greatest(self) -> float:
+        """The value of a bar of full length."""
+        return max([value for values in self.series.values() for value in values] + [self.most]) or 1.0
 
     def scene(self) -> Scene:
         each = 15.0 if len(self.series) == 1 else 14.0
@@ -89,7 +94,7 @@ class Bars:
 
     def _draw_row(self, scene: Scene, i: int, left: float, y: float, each: float) -> None:
         for number, (series, values) in enumerate(self.series.items()):
-            length = max(self._long * values[i] / self._greatest(), 0.6)
+            length = max(self._long * values[i] / self.greatest, 0.6)
             text = f"{self.names[i]}, {series}: {self.value(values[i])}"
             data = (("v", repr(float(values[i]))), ("t", text))
             place = y + number * each
@@ -112,7 +117,7 @@ class Bars:
         for i, name in enumerate(self.names):
             for number, values in enumerate(self.series.values()):
                 head = pad(visible(name), label, right=True) if number == 0 else " " * label
-                bar = marks[number % 5] * round(room * values[i] / self._greatest())
+                bar = marks[number % 5] * round(room * values[i] / self.greatest)
                 lines.append(f"{head} {bar} {self.value(values[i])}")
         lines += [line for note in self.notes for line in wrap(visible(note), width)]
         return "\n".join(clip(line, width) for line in lines) + "\n"

@@ -30,14 +30,13 @@ MOST = 400
 
 def connectivity(trace: Trace, *, output: int | None = None) -> Panels:
     """The shares of one ``output`` (from 1; by default the last), and the effective context of all."""
-    norms, columns, outputs = _norms(trace)
+    norms, columns, outputs, own = _norms(trace)
     count = len(norms)
     if output is not None and not 1 <= output <= count:
         raise AnaphoraError(f"There are outputs 1 to {count}, not {output}.")
     chosen = count - 1 if output is None else output - 1
     shares = shares_of(norms)
     row = shares[chosen]
-    own = columns == outputs
     first = max(0, min(chosen - MOST // 2, len(row) - MOST)) if own else 0
     shown = range(first, min(first + MOST, len(row)))
     high = float(row.max(initial=0.0)) or 1.0
@@ -70,17 +69,13 @@ def connectivity(trace: Trace, *, output: int | None = None) -> Panels:
     return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], READING, CAUTION)
 
 
-def _norms(trace: Trace) -> tuple[NDArray[Any], list[str], list[str]]:
-    if "source_gradients" in trace.arrays:
-        return (
-            trace.array("source_gradients", "target", "source"),
-            trace.tokens["source"],
-            trace.tokens["target"],
-        )
-    norms = trace.array("input_gradients", "step", "time")
-    columns = trace.tokens.get("time", [str(i + 1) for i in range(norms.shape[1])])
-    outputs = trace.tokens.get("step", columns if norms.shape[0] == len(columns) else ["the whole"])
-    return norms, columns, outputs
+def _norms(trace: Trace) -> tuple[NDArray[Any], list[str], list[str], bool]:
+    """The gradients, what they are with respect to, whose loss it is, and whether output t stands where symbol t was read."""
+    name = "source_gradients" if "source_gradients" in trace.arrays else "input_gradients"
+    looks, at = trace.arrays[name].axes
+    norms = trace.array(name)
+    outputs = trace.names(name, looks) if len(norms) > 1 else ["the whole"]
+    return norms, trace.names(name, at), outputs, at == "time" and len(outputs) == norms.shape[1]
 
 
 def shares_of(norms: NDArray[Any]) -> NDArray[np.float64]:

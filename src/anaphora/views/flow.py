@@ -16,19 +16,17 @@ from anaphora.views.states import facts_line, proof
 
 TITLE = "Gradient flow"
 READING = (
-    "The line is the length of the gradient of the loss at one symbol with respect to the model so many symbols "
-    "earlier, the mean over all pairs that far apart, on a logarithmic axis. A straight fall is vanishing, a rise "
-    "exploding; a flat line can learn long dependencies."
+    "The line is the length of the gradient of one loss with respect to the model so many symbols earlier, the mean over all "
+    "pairs that far apart, on a logarithmic axis. A straight fall is vanishing, a rise exploding; a flat line can learn long "
+    "dependencies."
 )
-CAUTION = (
-    "A gradient that arrives can be learned from, but need not have been. Lines with respect to states (recurrent "
-    "networks) and to inputs (all models) are not on one scale: compare their slopes."
-)
+CAUTION = "A gradient that arrives can be learned from, but need not have been."
+SCALES = "Lines with respect to states and to inputs are not on one scale: compare their slopes."
 KINDS = {
     "state_gradients": "the whole state after each symbol",
     "input_gradients": "the vector of each symbol",
 }
-SMALLEST = 1e-12
+DECADES = 8.0
 MOST = 64
 
 
@@ -54,27 +52,26 @@ def gradients(trace: Trace) -> Panels:
             lines,
             log=True,
         ),
-        _matrix(trace, there[0]),
+        _heat(trace, there[0], KINDS[there[0]]),
     ]
-    return Panels(TITLE, facts_line(trace), charts, proof(trace), READING, CAUTION)
+    caution = f"{CAUTION} {SCALES}" if len(there) > 1 else CAUTION
+    return Panels(TITLE, facts_line(trace), charts, proof(trace), READING, caution)
 
 
 def _pairs(trace: Trace) -> Panels:
     """An encoder-decoder's gradients: of each output symbol's loss to the source and to the output before it."""
-    own = trace.array("target_gradients", "step", "time")
+    own = trace.array("target_gradients", "target", "fed")
     lags, means = by_lag(own)
-    target = trace.tokens["target"]
-    fed = ["<s>", *target[:-1]]
     source = trace.array("source_gradients", "target", "source")
     charts: list[object] = [
-        _heat(source, target, trace.tokens["source"], "each source symbol"),
+        _heat(trace, "source_gradients", "each source symbol"),
         Lines(
             "Gradient of the source, mean over the output",
             "which source symbols the whole output hangs on",
             "source symbol",
             "‖∂L/∂x‖",
             [Line("source", [float(s + 1) for s in range(source.shape[1])], source.mean(0).tolist())],
-            symbols=trace.tokens["source"],
+            symbols=trace.names("source_gradients", "source"),
         ),
         Lines(
             "Gradient against distance in the output",
@@ -84,7 +81,7 @@ def _pairs(trace: Trace) -> Panels:
             [Line("output", lags, means)],
             log=True,
         ),
-        _heat(own, target, fed, "the symbols written so far"),
+        _heat(trace, "target_gradients", "the symbols that the decoder had written"),
     ]
     return Panels(TITLE, facts_line(trace), charts, proof(trace), READING, CAUTION)
 
@@ -106,27 +103,32 @@ def by_lag(norms: NDArray[Any]) -> tuple[list[float], list[float]]:
     return lags, means
 
 
-def _matrix(trace: Trace, name: str) -> Heatmap:
-    values = trace.array(name, "step", "time")
-    names = trace.tokens.get("time", [str(i) for i in range(values.shape[1])])
-    outputs = trace.tokens.get("step", names if len(names) == values.shape[0] else ["the whole"])
-    return _heat(values, outputs, names, KINDS[name])
-
-
-def _heat(norms: NDArray[Any], outputs: list[str], names: list[str], what: str) -> Heatmap:
-    values = norms[:MOST, :MOST]
-    logs = np.log10(np.maximum(values, SMALLEST))
-    high = float(logs.max(initial=0.0))
-    low = max(float(logs[values > SMALLEST].min(initial=high)), high - 8)
+def _heat(trace: Trace, name: str, what: str) -> Heatmap:
+    """The matrix of an array of gradients, in shades between the least and the greatest that are not zero, at most 8 decades."""
+    looks, at = trace.arrays[name].axes
+    values = np.asarray(trace.arrays[name].values[:MOST, :MOST], np.float64)
+    rows = trace.names(name, looks) if len(trace.arrays[name].values) > 1 else ["the whole"]
+    columns = trace.names(name, at)
+    logs = np.log10(values, where=values > 0, out=np.full(values.shape, -np.inf))
+    known = logs[np.isfinite(logs)]
+    high = float(known.max()) if known.size else 0.0
+    low = max(float(known.min()), high - DECADES) if known.size else -1.0
+    low = low if low < high else high - 1.0
+    cut = [] if values.shape == trace.arrays[name].values.shape else [f"the first {MOST} places of each side"]
+    if not known.size:
+        cut.append("no gradient arrives anywhere: all of them are zero")
+    elif float(known.min()) < low:
+        cut.append(f"palest: 10^{low:.3g} and less")
     return Heatmap(
         title=f"‖∂L/∂·‖ with respect to {what}",
         subtitle="row: whose loss; column: with respect to where (decimal logarithm)",
-        values=np.asarray(np.maximum(logs, low), np.float32),
-        rows=outputs[: values.shape[0]],
-        columns=names[: values.shape[1]],
-        row_title="loss at",
+        values=np.asarray(logs, np.float32),
+        rows=rows[: values.shape[0]],
+        columns=columns[: values.shape[1]],
+        row_title="loss of",
         column_title="with respect to",
         value_title="log₁₀ of the gradient's length",
         low=low,
-        high=high if high > low else low + 1,
+        high=high,
+        notes=cut,
     )

@@ -41,7 +41,7 @@ FURTHER = (
         without="it holds no gradients with respect to its input (what=('gradients',) asks for them): networks that read symbols or frames "
         "one by one have them; captioners, decoders of sound, glimpses and counted models do not.",
     ),
-    described(trajectory, trajectory.trajectory, "memory", any_of=("states",), without=_STATES),
+    described(trajectory, trajectory.trajectory, "memory", any_of=("*states",), without=_STATES),
     described(
         jacobian,
         jacobian.jacobians,

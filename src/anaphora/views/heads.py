@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
-from anaphora.probe.trace import Trace
+from anaphora.probe.trace import Layer, Trace
+from anaphora.views import layers
 from anaphora.views.heatmap import Heatmap
 from anaphora.views.states import facts_line, proof
 from anaphora.views.thumbnails import Thumbnail, Thumbnails
@@ -23,43 +24,48 @@ CAUTION = (
     "A clear pattern is no proof of use: silence the head (what=('ablation',)) and see whether the loss moves. Heads "
     "may stand in for each other, so single ablations understate."
 )
-KINDS = {
-    "attention": ("time", "time"),
-    "cross_attention": ("target", "source"),
-    "self_attention": ("target", "target"),
-    "encoder_attention": ("source", "source"),
-}
+KINDS = ("attention", "cross_attention", "self_attention", "encoder_attention")
 
 
 def heads(
-    trace: Trace, *, of: str = "", layer: int | None = None, head: int | None = None
+    trace: Trace, *, of: str = "", layer: int | None = None, direction: str = "", head: int | None = None
 ) -> Thumbnails | Heatmap:
     """All heads, or one (``layer`` and ``head`` from 1) in full. ``of`` picks a kind of attention."""
     name = _kind(trace, of)
     values = np.asarray(trace.arrays[name].values, np.float32)
-    layers, count = values.shape[:2]
-    for what, asked, most in (("layer", layer, layers), ("head", head, count)):
-        if asked is not None and not 1 <= asked <= most:
-            raise AnaphoraError(f"This model has {what}s 1 to {most}, not {asked}.")
+    count, known = values.shape[1], trace.layers(name)
+    if head is not None and not 1 <= head <= count:
+        raise AnaphoraError(f"This model has heads 1 to {count}, not {head}.")
+    entries = layers.chosen(known, layer, direction, every=True)
     if layer is not None and head is not None:
-        return _one(trace, name, values[layer - 1, head - 1], layer, head)
+        if len(entries) > 1:
+            raise AnaphoraError(f"Layer {layer} reads both ways; name the direction, forward or backward.")
+        return _one(trace, name, values[entries[0][0], head - 1], entries[0][1], head)
     ablated = {
         (r["layer"], r["head"]): float(r["loss"])
         for r in trace.tables.get("ablation", [])
         if r.get("kind", "attention") == name
     }
-    chosen = range(1, layers + 1) if layer is None else [layer]
+    rows, columns = _sides(trace, name)
     items = []
-    for row in chosen:
-        for column in range(1, count + 1):
-            words = habit(values[row - 1, column - 1])
-            if (row, column) in ablated:
-                words += f", Δloss {ablated[row, column]:+.3f}"
-            items.append(
-                Thumbnail(f"{row}.{column}", words, values[row - 1, column - 1], f"layer={row}&head={column}")
+    for index, one in entries:
+        for column in range(count):
+            words = habit(values[index, column], apart=name == "cross_attention")
+            if (index + 1, column + 1) in ablated:  # an ablation counts layers as they come
+                words += f", Δloss {ablated[index + 1, column + 1]:+.3f}"
+            opens = f"layer={one.number}&head={column + 1}" + (
+                f"&direction={one.direction}" * bool(one.direction)
             )
-    subtitle = f"{name.replace('_', ' ')} · {layers} layers of {count} heads · {facts_line(trace)}"
+            items.append(
+                Thumbnail(f"{short(one)}.{column + 1}", words, values[index, column], opens, rows, columns)
+            )
+    subtitle = f"{name.replace('_', ' ')} · {len(known)} layers of {count} heads · {facts_line(trace)}"
     return Thumbnails(TITLE, subtitle, items, count, proof(trace), READING, CAUTION)
+
+
+def short(one: Layer) -> str:
+    """``2``, or ``2 backward``."""
+    return f"{one.number} {one.direction}".strip()
 
 
 def measures(weights: NDArray[Any]) -> dict[str, float]:
@@ -78,20 +84,22 @@ def measures(weights: NDArray[Any]) -> dict[str, float]:
     }
 
 
-def habit(weights: NDArray[Any]) -> str:
-    """The strongest habit where one stands out, else how spread the head looks: its entropy."""
+def habit(weights: NDArray[Any], *, apart: bool = False) -> str:
+    """The strongest habit where one stands out, else how spread the head looks: its entropy. ``apart``: rows and columns are
+    places of two sequences, so that a row's own column is no place of its own but the one with its number."""
     found = measures(weights)
     name = max(("previous", "itself", "next", "first"), key=lambda key: found[key])
+    said = {"previous": "one place before", "itself": "same place", "next": "one place on"} if apart else {}
     if found[name] >= 0.5:
-        return f"{name} {100 * found[name]:.0f} %"
+        return f"{said.get(name, name)} {100 * found[name]:.0f} %"
     return f"{found['entropy']:.1f} bits"
 
 
-def _one(trace: Trace, name: str, values: NDArray[np.float32], layer: int, head: int) -> Heatmap:
-    rows, columns = (trace.tokens[axis] for axis in KINDS[name])
+def _one(trace: Trace, name: str, values: NDArray[np.float32], one: Layer, head: int) -> Heatmap:
+    rows, columns = _sides(trace, name)
     return Heatmap(
-        title=f"Head {head} of layer {layer}",
-        subtitle=f"{name.replace('_', ' ')} · {habit(values)}",
+        title=f"Head {head} of {one}",
+        subtitle=f"{name.replace('_', ' ')} · {habit(values, apart=name == 'cross_attention')}",
         values=values,
         rows=rows,
         columns=columns,
@@ -102,6 +110,12 @@ def _one(trace: Trace, name: str, values: NDArray[np.float32], layer: int, head:
         reading=READING,
         caution=CAUTION,
     )
+
+
+def _sides(trace: Trace, name: str) -> tuple[list[str], list[str]]:
+    """What looks and what is looked at: of attention to the source the symbols that are written, else those that are read."""
+    looks, at = trace.arrays[name].axes[-2:]
+    return trace.names(name, looks), trace.names(name, at)
 
 
 def _kind(trace: Trace, of: str) -> str:

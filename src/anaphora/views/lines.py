@@ -88,6 +88,14 @@ class Lines:
         self._left, self._right = (min(xs), max(xs)) if xs else (0.0, 1.0)
         self._low, self._high = with_room(ys)
 
+    def spans(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The ranges of x and y; where ``log`` holds, of the decimal logarithm of y."""
+        return (self._left, self._right), (self._low, self._high)
+
+    def span(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+        """Draw on other ranges, such as those of several charts that share one scale."""
+        (self._left, self._right), (self._low, self._high) = x, y
+
     def _drawn(self, line: Line) -> Iterator[tuple[float, float]]:
         for x, y in line.points():
             if not self.log:

@@ -27,10 +27,10 @@ class Ranks:
     places: list[str]
     ranks: list[list[tuple[str, float]]]
     notes: list[str] = field(default_factory=list)
-    reading: str = (
-        "Below each symbol stand the most probable next ones, the best on top; darker is more probable."
-    )
+    reading: str = "Below each symbol stand the most probable ones, the best on top; darker is more probable."
     caution: str = ""
+    word: str = "after"
+    """Where the probable symbols stand: ``after`` or ``at`` the place."""
 
     def __post_init__(self) -> None:
         if len(self.places) > MOST:
@@ -86,7 +86,7 @@ class Ranks:
     def _draw_place(self, scene: Scene, c: int, x: float, top: float) -> None:
         for r, (symbol, share) in enumerate(self.ranks[c]):
             y = top + r * CELL_HEIGHT
-            text = f"after {self.places[c]}: {symbol} {100 * share:.2f} %"
+            text = f"{self.word} {self.places[c]}: {symbol} {100 * share:.2f} %"
             data = (("v", repr(float(share))), ("t", text))
             shade = level(share, 0.0, 1.0)
             scene.shapes.append(

@@ -104,7 +104,7 @@ VIEWS = {
             states,
             states.states,
             "memory",
-            any_of=("states",),
+            any_of=("*states",),
             without="the model keeps no state for each place of its input: recurrent networks, deep convolutions and "
             "Transformers do; bags of words, n-grams, single windows and linear maps do not.",
         ),
@@ -112,7 +112,7 @@ VIEWS = {
             gates,
             gates.gates,
             "memory",
-            any_of=tuple(f"gate_{name}" for name in gates.SIGMOID),
+            any_of=("*gate_*",),
             without="none of its layers has gates that open and shut: LSTM and GRU layers have; Elman cells, convolutions, "
             "Transformers and linear recurrences do not.",
         ),
@@ -131,7 +131,7 @@ VIEWS = {
             heads.heads,
             "attention",
             what=("ablation",),
-            any_of=tuple(heads.KINDS),
+            any_of=("*attention",),
             axis="head",
             without="it holds no attention of heads: Transformers have them, though not every trace of one keeps them.",
         ),
@@ -141,7 +141,7 @@ VIEWS = {
             "memory",
             prefix="DECAY_",
             what=("recurrence",),
-            any_of=("_spectrum",),
+            any_of=("layer*_spectrum",),
             without="it holds no linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have one, and cells that "
             "are scanned; a translator, a captioner and a transcriber do not show theirs.",
         ),
@@ -151,7 +151,7 @@ VIEWS = {
             "memory",
             prefix="WEIGHTS_",
             what=("recurrence",),
-            any_of=("_weights",),
+            any_of=("layer*_weights",),
             without="it holds no weights of a linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have them, "
             "for inputs of at most 512 symbols.",
         ),
@@ -281,21 +281,26 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     return Picture(chart, name=name, code=code_for(chosen, options, text=_text(trace)))
 
 
-def picture_together(traces: Mapping[str, Trace], name: str, **options: Any) -> Picture:
+def picture_together(
+    traces: Mapping[str, Trace], name: str, *, beside: bool = False, **options: Any
+) -> Picture:
     """One picture of the traces of several runs, by their names: the same axes, the same scale.
 
         picture_together({run: an.load(run).probe("abc", what=("gradients",)) for run in ("elman", "lstm")}, "gradients")
 
-    Raises an `AnaphoraError` for a view that shows one run at a time, and where a trace lacks what it needs.
+    With ``beside`` a view that shows one run at a time is drawn for each of them, one below the other, on one scale. Raises an
+    `AnaphoraError` for such a view without it, and where a trace lacks what it needs.
     """
     chosen = view(name)
-    if chosen.together is None:
+    if chosen.together is None and not beside:
         can = ", ".join(one.name for one in VIEWS.values() if one.together)
         raise AnaphoraError(f"The view {name} shows one run at a time; these show several: {can}.")
     for run, trace in traces.items():
         if reason := chosen.missing(trace):
             raise AnaphoraError(f"{run}: {reason}")
     chosen.check(options)
+    if chosen.together is None:
+        return Picture(together.beside(traces, chosen.draw, options), name=name)
     return Picture(chosen.together(traces, **options), name=name)
 
 

@@ -7,15 +7,24 @@ from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
+from anaphora.views import layers
 from anaphora.views.heatmap import Heatmap
 from anaphora.views.panels import Panels
 from anaphora.views.ranks import Ranks
 
 TITLE = "States over time"
 READING = (
-    "Each row is one unit, each column one symbol: orange is negative, blue positive, pale about zero. A row that "
-    "changes only at certain symbols may keep track of something. Below: what the model thought would come next."
+    "Each row is one unit; each column is the state after the symbol above it was read: orange is negative, blue positive, pale "
+    "about zero. A row that changes only at certain symbols may keep track of something."
 )
+BOTH = " A backward direction reads from the end: its state at a symbol knows that symbol and those after it."
+BELOW = "Below: what the model gave the highest probabilities there."
+EXPECTED = {
+    "next": ("What the model expected", "next, after each symbol that was read", "after"),
+    "here": ("What the model would put", "at each place, by what stands around it", "at"),
+    "tag": ("What the model tagged", "the most probable tags of each symbol", "at"),
+}
+"""By the fact ``top`` of a trace: what its table ``top`` is of, in the words of a chart."""
 CAUTION = (
     "The units shown are those that vary most over this one input. That a unit follows a pattern here does not show "
     "that it does so elsewhere, nor that the model uses it."
@@ -29,6 +38,7 @@ def states(
     *,
     side: str = "",
     layer: int | None = None,
+    direction: str = "",
     units: int = 24,
     unit: int | None = None,
     of: str = "states",
@@ -36,52 +46,68 @@ def states(
     places: int = MOST_PLACES,
 ) -> Panels:
     """The ``units`` that vary most of one layer (by default the last), or one ``unit`` alone (counted from 1), over so many
-    ``places`` from the ``first`` on.
+    ``places`` from the ``first`` on; of a layer that reads both ways a picture for each ``direction``, or for one.
 
     ``side`` is ``encoder`` or ``decoder`` of an encoder-decoder; ``of`` is ``states``, or ``cells`` of an LSTM.
     """
-    name, axis = find(trace, of, side)
-    values = trace.array(name, "layer", axis, "unit")
-    chosen = pick_layer(values, layer)
-    if not 1 <= first <= len(chosen) or not 1 <= places <= MOST_ASKED:
+    name = layers.find(trace, of, side)
+    axis = layers.places_axis(trace, name)
+    values, read = trace.array(name, "layer", axis, "unit"), trace.names(name, axis)
+    known = trace.layers(name)
+    entries = layers.chosen(known, layer, direction)
+    if not 1 <= first <= len(read) or not 1 <= places <= MOST_ASKED:
         raise AnaphoraError(
-            f"first must be from 1 to {len(chosen)} and places from 1 to {MOST_ASKED}, not {first} and {places}."
+            f"first must be from 1 to {len(read)} and places from 1 to {MOST_ASKED}, not {first} and {places}."
         )
     shown = slice(first - 1, first - 1 + places)
-    matrix = chosen.T[:, shown]
-    rows = _rows(matrix, units, unit)
-    high = float(np.abs(matrix[rows]).max(initial=0.0)) or 1.0
-    names = trace.tokens[axis][shown]
-    which = f"layer {values.shape[0] if layer is None else layer} of {values.shape[0]}"
-    heat = Heatmap(
-        title="Units",
-        subtitle=f"{which} · {len(rows)} of {chosen.shape[1]} units, those that vary most first",
-        values=np.asarray(matrix[rows], np.float32),
-        rows=[f"unit {r + 1}" for r in rows],
-        columns=names,
-        row_title="unit",
-        column_title="symbol",
-        value_title="value of the unit",
-        low=-high,
-        high=high,
-        signed=True,
-        reading=READING,
-        caution=CAUTION,
-    )
-    charts: list[object] = [heat]
-    ranks = top_symbols(trace, axis)
+    matrices = [np.asarray(values[index]).T[:, shown] for index, _ in entries]
+    rows = [_rows(matrix, units, unit) for matrix in matrices]
+    high = max(float(np.abs(m[r]).max(initial=0.0)) for m, r in zip(matrices, rows, strict=True)) or 1.0
+    charts: list[object] = [
+        Heatmap(
+            title=f"Units, {one.direction}" if one.direction else "Units",
+            subtitle=f"{layers.of(one, known)} · {_said(kept, len(matrix), unit)}",
+            values=np.asarray(matrix[kept], np.float32),
+            rows=[f"unit {r + 1}" for r in kept],
+            columns=read[shown],
+            row_title="unit",
+            column_title="last read, from the end" if one.direction == "backward" else "last read",
+            value_title="value of the unit",
+            low=-high,
+            high=high,
+            signed=True,
+            reading=READING,
+            caution=CAUTION,
+        )
+        for (_, one), matrix, kept in zip(entries, matrices, rows, strict=True)
+    ]
+    reading = READING + (BOTH if known[entries[-1][0]].direction else "")
+    ranks = top_symbols(trace, name, axis)
     if ranks is not None:
         charts.append(ranks)
-    cut = len(trace.tokens[axis]) - len(names)
-    notes = [f"symbols {first} to {first - 1 + len(names)} of {len(names) + cut}"] if cut else []
-    return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], READING, CAUTION)
+        reading += f" {BELOW}"
+    notes = (
+        [f"symbols {first} to {first - 1 + len(read[shown])} of {len(read)}"]
+        if len(read[shown]) < len(read)
+        else []
+    )
+    return Panels(TITLE, facts_line(trace), charts, [*notes, *proof(trace)], reading, CAUTION)
 
 
-def top_symbols(trace: Trace, axis: str) -> Ranks | None:
-    """The table ``top`` (one record of ``pieces`` and ``log_probs`` per place) as a chart, where there is one."""
+def _said(rows: list[int], count: int, unit: int | None) -> str:
+    return (
+        f"unit {rows[0] + 1} of {count}"
+        if unit
+        else f"{len(rows)} of {count} units, those that vary most first"
+    )
+
+
+def top_symbols(trace: Trace, name: str, axis: str) -> Ranks | None:
+    """The table ``top`` (one record of ``pieces`` and ``log_probs`` per place) as a chart, where there is one for the places
+    of the array ``name``: what comes after each symbol that was read or, where ``facts["top"]`` says so, what stands there."""
     rows = trace.tables.get("top", [])
-    places = trace.tokens.get(axis, [])
-    if not rows or len(rows) != len(places):
+    places = trace.names(name, axis)
+    if not rows or len(rows) != len(places) or axis == "source":
         return None
     ranks = [
         [
@@ -90,38 +116,8 @@ def top_symbols(trace: Trace, axis: str) -> Ranks | None:
         ][:TOP]
         for row in rows
     ]
-    given = str(trace.facts.get("places", "written"))
-    shown = (
-        places if given == "read" else ["▸", *places[:-1]]
-    )  # an output symbol is expected before it is written
-    return Ranks("What the model expected", "after each symbol", shown, ranks)
-
-
-def find(trace: Trace, kind: str, side: str) -> tuple[str, str]:
-    """Name and time axis of the array ``kind``: the only one there is, or that of the ``side``."""
-    there = {
-        "": (kind, "time"),
-        "decoder": (f"decoder_{kind}", "target"),
-        "encoder": (f"encoder_{kind}", "source"),
-    }
-    if side not in there:
-        raise AnaphoraError(f"side must be encoder or decoder, not {side!r}.")
-    candidates = [there[side]] if side else list(there.values())
-    for name, axis in candidates:
-        if name in trace.arrays:
-            return name, axis
-    known = ", ".join(sorted(name for name in trace.arrays if "layer" in trace.arrays[name].axes)) or "none"
-    raise AnaphoraError(
-        f"This trace holds no {side + ' ' if side else ''}{kind} of layers; of layers it holds {known}."
-    )
-
-
-def pick_layer(values: NDArray[np.float32], layer: int | None) -> NDArray[np.float32]:
-    """One layer, counted from 1; the last if none is named."""
-    count = values.shape[0]
-    if layer is not None and not 1 <= layer <= count:
-        raise AnaphoraError(f"This model has layers 1 to {count}, not {layer}.")
-    return np.asarray(values[-1 if layer is None else layer - 1])
+    title, subtitle, word = EXPECTED[str(trace.facts.get("top", "next"))]
+    return Ranks(title, subtitle, places, ranks, word=word)
 
 
 def proof(trace: Trace) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,27 @@ class Thumbnail:
     values: NDArray[np.float32]
     opens: str = ""
     """Options of the view that show this one large, such as ``layer=1&head=2``."""
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    """What stands at its rows and columns."""
+
+    def strongest(self, count: int = 3) -> str:
+        """The cells with the greatest values, such as ``it → animal .99``."""
+        if not self.rows or not self.values.size:
+            return ""
+        order = np.argsort(-self.values, axis=None, kind="stable")[:count]
+        cells = [divmod(int(at), self.values.shape[1]) for at in order]
+        return ", ".join(
+            f"{visible(self.rows[r])} → {visible(self.columns[c])} {self.values[r, c]:.2f}"
+            for r, c in cells
+            if self.values[r, c] > 0
+        )
+
+    def describe(self, r: int, c: int, blocks: tuple[int, int], value: float) -> str:
+        """One cell of the picture in words, where each stands for ``blocks`` rows and columns."""
+        if not self.rows or blocks != (1, 1):
+            return f"{self.name}: {value:.3f}"
+        return f"{self.name}: {visible(self.rows[r])} → {visible(self.columns[c])} {value:.3f}"
 
 
 @dataclass
@@ -51,11 +73,12 @@ class Thumbnails:
         writer.writerow(["name", "row", "column", "value"])
         for item in self.items:
             for (r, c), value in np.ndenumerate(item.values):
-                writer.writerow([item.name, r, c, value])
+                names = (item.rows[r], item.columns[c]) if item.rows else (r, c)
+                writer.writerow([item.name, *names, value])
         return out.getvalue()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        return ["", "what it does"], [[item.name, item.words] for item in self.items]
+        return ["", "what it does", "strongest"], [[i.name, i.words, i.strongest()] for i in self.items]
 
     def page_data(self) -> dict[str, Any]:
         return {}
@@ -86,8 +109,11 @@ class Thumbnails:
         scene.shapes.append(Label(x, y + 12, shorten(visible(item.name), SIDE / 12), size=12, bold=True))
         small = coarse(item.values, FINEST if len(self.items) <= MANY else COARSER)
         cell = SIDE / max(*small.shape, 1)
+        blocks = tuple(
+            -(-whole // max(part, 1)) for whole, part in zip(item.values.shape, small.shape, strict=True)
+        )
         for (r, c), value in np.ndenumerate(small):
-            text = f"{item.name}: {value:.3f}"
+            text = item.describe(r, c, blocks, float(value))
             place = (x + c * cell, y + 18 + r * cell)
             scene.shapes.append(
                 Rect(
@@ -108,7 +134,11 @@ class Thumbnails:
     def text(self, width: int, *, colour: bool) -> str:
         lines = [*wrap(visible(self.title), width), *wrap(visible(self.subtitle), width)]
         label = max([len(item.name) for item in self.items] + [4])
-        lines += [f"{pad(visible(item.name), label)}  {item.words}" for item in self.items]
+        for item in self.items:
+            strongest = item.strongest()
+            lines.append(
+                f"{pad(visible(item.name), label)}  {item.words}{'  ·  ' * bool(strongest)}{strongest}"
+            )
         lines += [line for note in self.notes for line in wrap(visible(note), width)]
         return "\n".join(clip(line, width) for line in lines) + "\n"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,13 @@ from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.views import alignment as alone
 from anaphora.views import flow
+from anaphora.views.bars import Bars
 from anaphora.views.heatmap import Heatmap
 from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
+from anaphora.views.scatter import Scatter
 
+DIFFERENCE = " A difference is blue where a run looked more than {}, orange where it looked less."
 Traces = Mapping[str, Trace]
 """The trace of each run, by the run's name."""
 
@@ -38,9 +41,7 @@ def gradients(traces: Traces) -> Panels:
         raise AnaphoraError("these runs have no gradients with respect to the same thing.")
     charts: list[Any] = []
     for kind, said in kinds.items():
-        lines = [
-            Line(name, *flow.by_lag(trace.array(kind, "step", "time"))) for name, trace in traces.items()
-        ]
+        lines = [Line(name, *flow.by_lag(trace.array(kind))) for name, trace in traces.items()]
         charts.append(
             Lines(
                 "Gradient against distance",
@@ -97,7 +98,7 @@ def alignment(traces: Traces, *, layer: int | None = None, head: int | None = No
         " · ".join(traces),
         [*charts, *others],
         [*notes, *_proofs(traces)],
-        f"{alone.READING} A difference is red or blue where one run looked more than {first_name}, or less; all share one scale.",
+        f"{alone.READING} All share one scale." + (DIFFERENCE.format(first_name) if others else ""),
         alone.CAUTION,
         least=max(300.0, 110.0 + 22.0 * max(len(one.columns) for one in maps.values())),
     )
@@ -105,10 +106,12 @@ def alignment(traces: Traces, *, layer: int | None = None, head: int | None = No
 
 def _difference(name: str, one: Heatmap, first_name: str, first: Heatmap) -> Heatmap:
     values = np.asarray(one.values - first.values, np.float32)
-    most = float(np.abs(values).max(initial=0.0)) or 1.0
+    most = float(np.abs(values).max(initial=0.0))
+    subtitle = f"largest difference {most:.3g}" if most else "no difference: both are the same"
+    most = most or 1.0
     return Heatmap(
         title=f"{name} − {first_name}",
-        subtitle=f"largest difference {most:.3g}",
+        subtitle=subtitle,
         values=values,
         rows=one.rows,
         columns=one.columns,
@@ -119,6 +122,52 @@ def _difference(name: str, one: Heatmap, first_name: str, first: Heatmap) -> Hea
         high=most,
         signed=True,
     )
+
+
+def beside(traces: Traces, draw: Callable[..., Any], options: Mapping[str, Any]) -> Panels:
+    """The pictures of all traces, each chart under the name of its trace; charts of the same title share one scale."""
+    drawn = {name: draw(trace, **options) for name, trace in traces.items()}
+    groups: dict[str, list[Any]] = {}
+    charts: list[Any] = []
+    for name, picture in drawn.items():
+        for chart in picture.charts if isinstance(picture, Panels) else [picture]:
+            groups.setdefault(chart.title, []).append(chart)
+            charts.append(chart)
+            chart.title = f"{name}: {chart.title}"
+    for group in groups.values():
+        _one_scale(group)
+    first = next(iter(drawn.values()))
+    same = {chart.csv() for chart in drawn.values()}
+    notes = ["no difference: all of them are the same"] if len(same) == 1 and len(drawn) > 1 else []
+    return Panels(
+        first.title.split(": ", 1)[-1],
+        " · ".join(traces),
+        charts,
+        [*notes, *_proofs(traces)],
+        first.reading,
+        first.caution,
+    )
+
+
+def _one_scale(charts: list[Any]) -> None:
+    """Give charts of one kind the greatest of their ranges."""
+    if all(isinstance(chart, Heatmap) for chart in charts):
+        low, high = min(chart.low for chart in charts), max(chart.high for chart in charts)
+        for chart in charts:
+            chart.low, chart.high = low, high
+    elif all(isinstance(chart, Bars) for chart in charts):
+        most = max(chart.greatest for chart in charts)
+        for chart in charts:
+            chart.most = most
+    elif all(isinstance(chart, Lines | Scatter) for chart in charts):
+        spans = [chart.spans() for chart in charts]
+        for chart in charts:
+            chart.span(
+                *(
+                    (min(one[0] for one in each), max(one[1] for one in each))
+                    for each in zip(*spans, strict=True)
+                )
+            )
 
 
 def _proofs(traces: Traces) -> list[str]:

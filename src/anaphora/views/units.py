@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import AnaphoraError
-from anaphora.probe.trace import Trace
+from anaphora.probe.trace import Layer, Trace
 from anaphora.views.bars import Bars
 from anaphora.views.highlight import Highlight
 from anaphora.views.panels import Panels
@@ -33,10 +33,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Found:
-    """The unit (layer, unit; from 0) that tells ``name`` best; scores on the half that chose it, on the other, and by luck."""
+    """The unit (from 0) of the layer that tells ``name`` best; scores on the half that chose it, on the other, and by luck."""
 
     name: str
-    layer: int
+    layer: Layer
+    index: int
+    """Of the layer in the array."""
     unit: int
     sign: float
     score: float
@@ -65,7 +67,7 @@ def units(trace: Trace, *, match: str = "", show: str = "", count: int = 12) -> 
                 Bars(
                     title,
                     f"{measure} of the best unit for each property",
-                    [f"{one.name} · layer {one.layer + 1} unit {one.unit + 1}" for one in some],
+                    [f"{one.name} · {one.layer} unit {one.unit + 1}" for one in some],
                     {
                         "held out": [max(one.held_out, 0.0) for one in some],
                         "shuffled": [max(one.luck, 0.0) for one in some],
@@ -88,6 +90,7 @@ def search(trace: Trace, match: str = "") -> list[Found]:
     """Every property with its best unit, those with the best held-out score above chance first."""
     states = np.asarray(trace.array("pooled_states", "layer", "time", "unit"), np.float64)
     layers, places, width = states.shape
+    known = trace.layers("pooled_states")
     flat = states.transpose(1, 0, 2).reshape(places, layers * width)
     examples = np.array([row["example"] for row in trace.tables["places"]])
     kinds = np.unique(examples)
@@ -111,7 +114,8 @@ def search(trace: Trace, match: str = "") -> list[Found]:
             [_best(score, halves, _shuffled(values, first, draws), first)[3] for _ in range(SHUFFLES)]
         )
         layer, unit = divmod(at, width)
-        found.append(Found(name, layer, unit, sign, own, held, float(luck), "AUC" if binary else "R²"))
+        measure = "AUC" if binary else "R²"
+        found.append(Found(name, known[layer], layer, unit, sign, own, held, float(luck), measure))
     chance = {"AUC": 0.5, "R²": 0.0}
     return sorted(found, key=lambda one: -(one.held_out - chance[one.measure]) / (1 - chance[one.measure]))
 
@@ -225,14 +229,14 @@ def _inside(plain: list[str], rows: list[dict[str, Any]]) -> dict[str, Floats]:
 
 def _shown(trace: Trace, one: Found) -> Highlight:
     """The examples of the half that did not choose the unit, on its shades."""
-    states = trace.array("pooled_states", "layer", "time", "unit")[one.layer, :, one.unit]
+    states = trace.array("pooled_states", "layer", "time", "unit")[one.index, :, one.unit]
     rows = trace.tables["places"]
     kinds = np.unique([row["example"] for row in rows])
     held = set(kinds[1::2].tolist())
     places = [t for t, row in enumerate(rows) if row["example"] in held][:SHOWN]
     high = float(np.abs(states).max(initial=0.0)) or 1.0
     return Highlight(
-        f"Layer {one.layer + 1} unit {one.unit + 1}: {one.name}",
+        f"{str(one.layer).capitalize()} unit {one.unit + 1}: {one.name}",
         f"held-out {one.measure} {one.held_out:.3f} (chosen with {one.score:.3f}; shuffled {one.luck:.3f}) · examples that did not choose it",
         [trace.tokens["time"][t] for t in places],
         [float(states[t]) for t in places],

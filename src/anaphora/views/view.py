@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any
 
@@ -53,7 +54,7 @@ class View:
     what: tuple[str, ...] = ()
     """What ``probe`` must be given as ``what`` for this view."""
     any_of: tuple[str, ...] = ()
-    """Ends of names of arrays of which the trace must hold at least one."""
+    """Names of arrays of which the trace must hold at least one; ``*`` stands for any letters."""
     axis: str = ""
     """An axis that this one must have: attention over a picture has no heads, say."""
     typed: bool = True
@@ -73,8 +74,9 @@ class View:
         """None if this view can be drawn, else a sentence that says why not."""
         absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
         if self.any_of and not any(
-            name.endswith(self.any_of) and self.axis in ("", *array.axes)
+            fnmatchcase(name, pattern) and self.axis in ("", *array.axes)
             for name, array in trace.arrays.items()
+            for pattern in self.any_of
         ):
             return f"The view {self.name} cannot be drawn of this trace: {self.without}"
         if not absent:

@@ -67,6 +67,8 @@ class Attention(nn.Module):
         else:
             weights = masked_softmax(scores, mask)
         inside.note(self, "scores", scores)
+        if mask is not None and inside.recording():
+            inside.note(self, "seen", mask.expand(scores.shape))
         weights = inside.changed(self, "weights", weights)
         inside.note(self, "weights", weights)
         return torch.matmul(weights, keys if values is None else values), weights

@@ -213,11 +213,14 @@ class MultiHead(nn.Module):
         kv = self._for_every_head(kv)
         if isinstance(self.positions, Alibi | Distances | SharedDistances):
             bias = self.positions.bias(q.shape[2], kv.keys.shape[2], like=q)
+        seen = None if mask is None else masks.by_query(mask).unsqueeze(1)
+        if inside.recording():
+            self._note_scores(q, kv.keys, bias, seen, causal)
         context, alpha = scaled_dot(
             q,
             kv.keys,
             kv.values,
-            None if mask is None else masks.by_query(mask).unsqueeze(1),
+            seen,
             bias=bias,
             causal=causal,
             dropout=self._rate(),
@@ -229,6 +232,18 @@ class MultiHead(nn.Module):
                 alpha, context = other, torch.matmul(other, kv.values)
             inside.note(self, "weights", alpha)
         return self._join(context), alpha if weights else None
+
+    def _note_scores(
+        self, q: Tensor, keys: Tensor, bias: Tensor | None, seen: Tensor | None, causal: bool
+    ) -> None:
+        """Note what the scores are computed from: q, k, what is added to q · k, and which keys each query may see."""
+        if causal:
+            below = torch.ones(q.shape[2], keys.shape[2], dtype=torch.bool, device=q.device).tril()
+            seen = below if seen is None else seen & below
+        every = (*q.shape[:3], keys.shape[2])
+        for name, value in (("queries", q), ("keys", keys), ("bias", bias), ("seen", seen)):
+            if value is not None:
+                inside.note(self, name, value.expand(every) if name in ("bias", "seen") else value)
 
     def _attend_near(
         self, q: Tensor, kv: KeyValues, mask: Tensor | None, window: int, causal: bool, weights: bool

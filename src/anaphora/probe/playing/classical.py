@@ -39,9 +39,13 @@ def play_tagger(model: HMMTagger, words: Sequence[str]) -> Reel:
     density = model._emissions(words)
     K = len(model.tags)
     if model.order == 2:
-        reel, _ = _forward(moves[-1, :-1], moves[:-1, :-1], density, list(words), model.tags)
-        return reel
-    return _forward_pairs(moves, density, list(words), model.tags, K)
+        reel, alpha = _forward(moves[-1, :-1], moves[:-1, :-1], density, list(words), model.tags)
+        ended = alpha[-1] * moves[:-1, -1]
+    else:
+        reel, ended = _forward_pairs(moves, density, list(words), model.tags, K)
+    # at the last word, what the model knows of the whole sentence is α there, times the probability that it ends
+    known = np.asarray(model.marginals(words))[-1]
+    return _with_gap(reel, float(np.abs(ended / ended.sum() - known).max()))
 
 
 def _forward(
@@ -76,7 +80,10 @@ def _forward(
     return reel, values["α"]
 
 
-def _forward_pairs(moves: Floats, density: Floats, steps: list[str], names: list[str], K: int) -> Reel:
+def _forward_pairs(
+    moves: Floats, density: Floats, steps: list[str], names: list[str], K: int
+) -> tuple[Reel, Floats]:
+    """The reel, and after the last step the probability of each tag times that of an end after it."""
     emitted = np.exp(density - density.max(1, keepdims=True))
     pairs = np.zeros((K + 1, K + 1))  # (tag before, tag), K is the edge
     pairs[K, K] = 1.0
@@ -104,10 +111,12 @@ def _forward_pairs(moves: Floats, density: Floats, steps: list[str], names: list
         for key, value in zip(keys, row, strict=True):
             found[key].append(np.array(value))
     values = columns({key: np.stack(rows) for key, rows in found.items()})
-    return Reel(
+    ended = (pairs[:, :K] * moves[:, :K, K]).sum(0)
+    reel = Reel(
         "Forward and Viterbi recursion over pairs of tags", steps, _hmm_equations(terms=None), values, K, axis="word",
         names=list(names), note=_HMM_NOTE + " A state is a pair of tags; what is shown is summed (for δ the best) over the tag before.",
     )  # fmt: skip
+    return reel, ended
 
 
 _HMM_NOTE = "Emissions b are divided by the greatest of their step, α by its sum Z and δ by its greatest; none of it changes an answer."

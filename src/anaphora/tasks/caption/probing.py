@@ -13,8 +13,8 @@ from anaphora.data.pictures_batches import images_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.nn import inside
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, squares
-from anaphora.probe.noted import as_numpy, weights_hash
-from anaphora.probe.seq2seq import END, search_tables, sided_arrays
+from anaphora.probe.noted import as_numpy, joined, weights_hash
+from anaphora.probe.seq2seq import END, START, search_tables, sided_arrays
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.caption.build import picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
@@ -64,10 +64,11 @@ def probe_captioner(
     }
     words = m.tokenizer_.pieces(symbols)
     spelled = [word.removeprefix("▁") if m.tokenizer_.kind == "word" else word for word in words]
-    tokens = {"output": [*spelled, END], "target": [*spelled, END]}
+    tokens = {"output": [*spelled, END], "target": [*spelled, END], "fed": [START, *spelled]}
     rows, columns = facts["grid"]
-    inner, _ = sided_arrays(model, notes, len(symbols) + 1, rows * columns)
+    inner, known = sided_arrays(model, joined(model, notes), len(symbols) + 1, rows * columns)
     arrays |= {key: value for key, value in inner.items() if key.startswith("decoder_")}
+    facts |= {name: value for name, value in known.items() if name == "layers"}
     if model.decoder.attentions:
         (weights,) = where_it_looked(model, [pixels], [symbols])
         arrays["attention"] = Array(("output", "place"), weights)

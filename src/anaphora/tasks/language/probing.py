@@ -68,6 +68,7 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
         places=spell(read),
         facts=facts,
         losses=lambda out: F.cross_entropy(out[0].float(), wanted, reduction="none"),
+        losses_of=spell(after),
         what=what,
     )
     if "attribution" in what and isinstance(model, MaskedLanguage):
@@ -78,6 +79,9 @@ def probe_language(m: LanguageModel, text: str, what: Sequence[str]) -> Trace:
         arrays, rows = lens_arrays(model, trace.arrays["states"], logits[0], spell)
         tables = {**trace.tables, "lens": rows} if rows else trace.tables
         trace = replace(trace, arrays={**trace.arrays, **arrays}, tables=tables)
+    if isinstance(model, MaskedLanguage):  # what it would put at each place itself: nothing is drawn from it
+        trace = replace(trace, facts={**trace.facts, "top": "here"})
+        return add_next_symbols(trace, logits[0], spell, whole=False)
     return add_next_symbols(trace, logits[0], spell)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,17 +60,17 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
         return squared_errors(scores[0, :, 0], torch.zeros_like(truth) if target is None else truth)
 
     trace, outputs = probe_reading(
-        model, lambda: model(t.source, t.lengths), places=places, facts=facts, losses=losses, what=what
+        model,
+        lambda: model(t.source, t.lengths),
+        places=places,
+        facts=facts,
+        losses=losses,
+        losses_of=None if len(encoded) == len(places) else facts["text"].split(" "),  # words read in pieces
+        what=what,
     )
     if "attribution" in what:
         more, known = _attributed(m, t, truth, places)
-        named = {} if len(encoded) == len(places) else {"step": facts["text"].split(" ")}
-        trace = replace(
-            trace,
-            tokens={**trace.tokens, **named},
-            arrays={**_of_places(trace.arrays, named), **more},
-            facts={**trace.facts, **known},
-        )
+        trace = replace(trace, arrays={**trace.arrays, **more}, facts={**trace.facts, **known})
     if targets.kind == "number":
         found = targets.numbers(outputs[0].double().cpu().numpy())
         return replace(trace, arrays={**trace.arrays, "outputs": Array(("time",), found)})
@@ -128,7 +128,7 @@ def _of_tags(
         tokens |= {"state": list(targets.names), "to": list(targets.names)}
         if len(own) != len(places):  # words are read in pieces
             tokens["place"] = trace.facts["text"].split(" ")
-    tagged = {**trace.facts, "tags": own} if len(own) == len(places) else trace.facts
+    tagged = {**trace.facts, "top": "tag", **({"tags": own} if len(own) == len(places) else {})}
     return replace(
         trace,
         tokens=tokens,
@@ -136,11 +136,6 @@ def _of_tags(
         facts=tagged,
         tables={**trace.tables, "top": _top(targets, shares)},
     )
-
-
-def _of_places(arrays: Mapping[str, Array], named: Mapping[str, list[str]]) -> dict[str, Array]:
-    """The arrays without those whose steps are pieces, where steps are named by words."""
-    return {name: array for name, array in arrays.items() if not set(array.axes) & set(named)}
 
 
 def _chain(model: Any, emissions: Tensor) -> dict[str, Array]:

@@ -23,10 +23,10 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.ctc import probe_ctc
-from anaphora.probe.noted import GATES, Noted, as_numpy, run_noted, weights_hash
+from anaphora.probe.noted import as_numpy, inner_arrays, run_noted, said_layers, weights_hash
 from anaphora.probe.reading import position_arrays, probe_reading
-from anaphora.probe.seq2seq import ATTENTION
-from anaphora.probe.trace import Array, Trace
+from anaphora.probe.seq2seq import END, START, heads_by_kind
+from anaphora.probe.trace import Array, Layer, Trace
 from anaphora.search import Hypothesis, TransducerHypothesis, transducer_loss
 from anaphora.search.transducer import transducer_posteriors
 from anaphora.tasks.looking import facts_of
@@ -147,7 +147,8 @@ def _look_at_alignments(
         "alignment": Array(("target", "source"), as_numpy(shares.T)),
         "log_probs": Array(("target",), np.array(own, np.float32)),
     }
-    arrays |= _states(noted, "encoder", "source", count)
+    inner, layers = inner_arrays(noted, under="encoder", side="encoder", axis="source", places=count)
+    arrays |= inner
     names = {
         "source": _places(m, count),
         "target": m.tokenizer_.pieces(tokens),
@@ -155,6 +156,7 @@ def _look_at_alignments(
     }
     known = {
         **facts,
+        **said_layers(layers),
         "model": weights_hash(model),
         "dtype": "float32",
         "max_difference": noted.difference,
@@ -182,23 +184,35 @@ def _look_at_decoder(
     wanted = torch.tensor([*h.tokens, EOS], device=x.device)
     own = log_probs.gather(1, wanted[:, None])[:, 0]
     attention = {id(module): path for path, module in model.named_modules()}[id(model.decoder.attentions[-1])]
-    found = noted.layers("weights", ndim=3, under=attention)
-    by_head = noted.layers("weights", ndim=4, under=attention)  # (heads, target, source)
-    weights = (found[0] if found else by_head[0].mean(0))[-len(wanted) :]  # a prompt stands before them
+    found = noted.kept("weights", ndim=3, under=attention)
+    by_head = noted.kept("weights", ndim=4, under=attention)  # (heads, target, source)
+    weights = as_numpy(found[0].value[0] if found else by_head[0].value[0].mean(0))
+    weights = weights[-len(wanted) :]  # a prompt stands before them
     count = weights.shape[1]
     arrays = {
         "alignment": Array(("target", "source"), weights),
         "log_probs": Array(("target",), as_numpy(own)),
     }
-    arrays |= _states(noted, "encoder", "source", count) | _states(noted, "decoder", "target", len(wanted))
-    arrays |= _heads(model, noted, len(wanted), count) | position_arrays(model.encoder, count)
+    layers: dict[str, list[Layer]] = {}
+    prompt = 10**9  # of any length
+    for inner, known_layers in (
+        inner_arrays(noted, under="encoder", side="encoder", axis="source", places=count),
+        inner_arrays(noted, under="decoder", side="decoder", axis="fed", places=len(wanted), beyond=prompt),
+        heads_by_kind(model, noted, prompted=len(wanted), source=count if count <= MOST_PLACES else 0),
+    ):
+        arrays |= inner
+        layers |= known_layers
+    arrays |= position_arrays(model.encoder, count)
+    pieces = m.tokenizer_.pieces(h.tokens)
     tokens = {
         "source": _places(m, count),
-        "target": [*m.tokenizer_.pieces(h.tokens), "</s>"],
+        "target": [*pieces, END],
+        "fed": [START, *pieces],
         "time": _places(m, count),
     }
     known = {
         **facts,
+        **said_layers(layers),
         "model": weights_hash(model),
         "dtype": "float32",
         "max_difference": noted.difference,
@@ -210,43 +224,6 @@ def _look_at_decoder(
     if heard.log_probs is not None and spellable(h.tokens, len(heard.log_probs)):
         trace = _with_frames(m, trace, heard.log_probs, h)
     return trace, heard, h
-
-
-def _states(noted: Noted, side: str, axis: str, places: int) -> dict[str, Array]:
-    """What the layers of ``side`` hold at each place: states, cells and gates; a prompt before the places is left out."""
-    named = {"h": "states", "states": "states", "c": "cells", **{gate: f"gate_{gate}" for gate in GATES}}
-    found: dict[str, Array] = {}
-    for name, called in named.items():
-        layers = noted.layers(name, ndim=3, under=side)
-        kept = [
-            one[-places:] for one in layers if len(one) == places or (side == "decoder" and len(one) > places)
-        ]
-        if kept and len({one.shape for one in kept}) == 1:
-            found[f"{side}_{called}"] = Array(("layer", axis, "unit"), np.stack(kept))
-    return found
-
-
-def _heads(model: Seq2Seq, noted: Noted, targets: int, sources: int) -> dict[str, Array]:
-    """Heads by kind, as in `probe_seq2seq`. A prompt is left out: what of a row of ``self_attention`` is missing from 1 went to it.
-    The heads of an encoder with more than `MOST_PLACES` places are not kept."""
-    paths = {id(module): path for path, module in model.named_modules()}
-    across = {paths[id(module)] for module in model.decoder.attentions}
-    layers: dict[str, list[Any]] = {}
-    for path, name, value in noted.notes:
-        if name != "weights" or value.ndim != 4:
-            continue
-        weights = value[0]  # (heads, query, key)
-        if path in across:
-            layers.setdefault("cross_attention", []).append(weights[:, -targets:])
-        elif path.startswith("decoder"):
-            layers.setdefault("self_attention", []).append(weights[:, -targets:, -targets:])
-        elif weights.shape[1:] == (sources, sources) and sources <= MOST_PLACES:
-            layers.setdefault("encoder_attention", []).append(weights)
-    return {
-        kind: Array(ATTENTION[kind], as_numpy(torch.stack(found)))
-        for kind, found in layers.items()
-        if len({one.shape for one in found}) == 1
-    }
 
 
 def _attributed(m: Transcriber, frames: Frames, tokens: list[int]) -> tuple[dict[str, Array], dict[str, Any]]:
