@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from meaning import Counter, Gated, A, B, C, reads, shown, writes
+from meaning import A, B, C, Counter, Gated, reads, shown, writes
 
 from anaphora.errors import AnaphoraError
 
