@@ -103,7 +103,9 @@ def test_D7_points_at_one_place_are_counted_and_those_of_several_groups_stand_si
     from anaphora.views.scatter import Point, Scatter
     from anaphora.views.scene import Dot
 
-    points = [Point(0.0, 1.0, f"unit {n}", group=n % 2) for n in range(8)] + [Point(1.0, 0.0, "open", group=0)]
+    points = [Point(0.0, 1.0, f"unit {n}", group=n % 2) for n in range(8)] + [
+        Point(1.0, 0.0, "open", group=0)
+    ]
     chart = Scatter("t", "", "x", "y", points, ["input", "forget"])
     dots = [shape for shape in chart.scene().shapes if isinstance(shape, Dot) and shape.data]
     assert [dict(dot.data).get("n", "1") for dot in dots] == ["4", "4", "1"]
