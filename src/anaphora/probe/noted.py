@@ -27,9 +27,9 @@ GATES = ("input", "forget", "output", "update", "reset")
 
 
 class Order:
-    """Which way each block of a model reads, and the numbers of its layers: the one place that says so.
+    """Which way each block of a model reads, and the numbers of its layers, for all that ask.
 
-    Blocks are told by their path. A layer that reads both ways is one layer with two directions.
+    A block is known by its path. A layer that reads both ways is one layer with two directions.
     """
 
     def __init__(self, model: nn.Module):

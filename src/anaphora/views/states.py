@@ -104,7 +104,7 @@ def _said(rows: list[int], count: int, unit: int | None) -> str:
 
 def top_symbols(trace: Trace, name: str, axis: str) -> Ranks | None:
     """The table ``top`` (one record of ``pieces`` and ``log_probs`` per place) as a chart, where there is one for the places
-    of the array ``name``: what comes after each symbol that was read or, where ``facts["top"]`` says so, what stands there."""
+    of the array ``name``: what comes after each symbol that was read or, by ``facts["top"]``, what stands there."""
     rows = trace.tables.get("top", [])
     places = trace.names(name, axis)
     if not rows or len(rows) != len(places) or axis == "source":

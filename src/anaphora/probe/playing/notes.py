@@ -303,7 +303,7 @@ def _layer_reel(rows: list[tuple[str, Passed, nn.Module]], place: int, *, title:
         after = np.stack([as_numpy(passed.after[place]) for _, passed, _ in rows]).astype(np.float64)
         values = {"x′": before, "x": after, "‖x‖": np.linalg.norm(after, axis=1)}
         gap = None
-        note = "A layer whose sublayers stand side by side is one step; what each of them adds is not told apart."
+        note = "A layer whose sublayers stand side by side is one step; what each of them adds is not shown."
         equations = [Equation("x", ["layer(", all_of("x′"), ")"])]
         if all(passed.added is not None and isinstance(part, Sublayer) for _, passed, part in rows):
             added = [passed.added[place] for _, passed, _ in rows if passed.added is not None]
