@@ -39,3 +39,14 @@ def test_shapes_and_gradients_stay():
             assert F.linear(torch.ones(0, 3), weight).shape == (0, 4)
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, torch.full((4, 3), 10.0))
+
+
+def test_products_are_written_where_they_are_wanted():
+    """As two-dimensional LSTMs do."""
+    weight, bias, x = torch.randn(4, 3), torch.randn(4), torch.randn(5, 3)
+    with torch.no_grad(), rows_in_blocks(CPU):
+        for call in (lambda **to: torch.addmm(bias, x, weight.t(), **to), lambda **to: torch.tanh(x, **to)):
+            wanted = call()
+            place = torch.full_like(wanted, 7.0)
+            assert call(out=place) is place
+            assert torch.equal(place, wanted)

@@ -30,8 +30,10 @@ class _Replacing(TorchFunctionMode):
         self.table = table
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs = dict(kwargs or {})
         ours = self.table.get(func)
         if ours is not None and not torch.is_grad_enabled() and not watched():
-            return ours(*args, **kwargs)
+            out = kwargs.pop("out", None)
+            found = ours(*args, **kwargs)
+            return found if out is None else out.copy_(found)
         return func(*args, **kwargs)
