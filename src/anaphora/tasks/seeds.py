@@ -209,6 +209,7 @@ def train_next(first: Estimator, path: Path, seed: int, reporter: Reporter | Non
     def opened(run: RunFolder) -> tuple[Any, Any]:
         if (origin.path / "data").is_dir():  # rows that were given from Python are kept with the run
             shutil.copytree(origin.path / "data", run.path / "data", dirs_exist_ok=True)
+        other._read_learnt(origin)  # the first run knows how recordings are to be heard
         data, dev = other._reopen(run, config)
         if has_teachers(other):  # their symbols, which may be more than those of the data
             take_over(other)
