@@ -15,6 +15,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from trained_runs import Store
+
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:  # as in a background job or under nohup; tests send them
         signal.signal(number, usual)
@@ -51,6 +53,19 @@ def quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+@pytest.fixture(scope="session")
+def _shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    base = tmp_path_factory.getbasetemp()
+    return Store((base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "trained")
+
+
+@pytest.fixture
+def trained(_shared_runs: Store) -> Iterator[Store]:
+    """Runs of the cases of tests/contract, trained once for all workers: ``trained("classify-text-lstm")``. Nothing may change them."""
+    yield _shared_runs
+    assert not _shared_runs.changed(), "a test has changed a run that all share: let it change a copy"
 
 
 @pytest.fixture

@@ -196,6 +196,10 @@ def write_lines(folder: Path, name: str, rows: Sequence[Row]) -> str:
     return _written(folder / f"{name}.txt", "".join(f"{x}\n" for x, _ in rows))
 
 
+def write_vectors(folder: Path, name: str, rows: Sequence[Row]) -> str:
+    return _written(folder / f"{name}.jsonl", "".join(json.dumps(x) + "\n" for x, _ in rows))
+
+
 def write_conll(folder: Path, name: str, rows: Sequence[Row]) -> str:
     blocks = ["\n".join(map("\t".join, zip(x.split(), y.split(), strict=True))) for x, y in rows]
     return _written(folder / f"{name}.conll", "\n\n".join(blocks) + "\n")

@@ -5,6 +5,8 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+import functools
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +22,13 @@ def _array(x: Any) -> Any:
 
 
 def _pixels(x: Any) -> Any:
-    return np.array(x, np.uint8)
+    return _picture(repr(x))
+
+
+@functools.cache
+def _picture(pixels: str) -> Any:
+    """The same object for equal pictures: questions about it are one dialogue."""
+    return np.array(literal_eval(pixels), np.uint8)
 
 
 def _question(x: Any) -> Any:
@@ -39,12 +47,24 @@ def _text(x: Any) -> Any:
     return x
 
 
+KINDS: dict[Callable[[Any], Any], str] = {
+    _text: "text",
+    _array: "vectors",
+    _pixels: "picture",
+    _question: "question",
+    _sound: "sound",
+    _columns: "series",
+}
+
+
 @dataclass(frozen=True)
 class Case:
     """``rows(count, seed)`` are inputs in their JSON form with what belongs to them; ``write`` and ``ask`` keep them in files,
-    to train on and to predict; ``python`` makes of an input what ``predict`` takes. ``fields`` name columns, ``options``
-    are for predicting, and ``lacks`` says what the model cannot do: "steps", as it is fitted in one go; "export"; "dev",
-    as its dev data are no rows of their own; "batch", as inputs depend on each other."""
+    to train on and to predict; ``python`` makes of an input what ``predict`` takes. ``fields`` name columns, and ``options``
+    are for predicting. ``lacks`` says what the model cannot do: "steps", as it is fitted in one go; "predict"; "export"; "dev",
+    as its dev data are no rows of their own; "many", as an input is a whole table; "chance", as it is fitted without; "curve",
+    as two processes draw, or compare, otherwise than one. ``scoring`` are the options by which dev data are measured, and of
+    rows to ask about only ``every`` second, third … is taken, where others would go on with a dialogue."""
 
     task: str
     model: str
@@ -58,6 +78,8 @@ class Case:
     lacks: Sequence[str] = ()
     train: int = 40
     dev: int = 8
+    scoring: Mapping[str, Any] = field(default_factory=dict)
+    every: int = 1
 
     @property
     def estimator(self) -> Any:
@@ -71,12 +93,40 @@ class Case:
         train = self.write(folder, "train", self.rows(self.train, 1))
         return train, None if "dev" in self.lacks else self.write(folder, "dev", self.rows(self.dev, 2))
 
+    @property
+    def kind(self) -> str:
+        """What an input is: a text, vectors, a picture, a question about one, sound, or a series."""
+        return KINDS[self.python]
+
+    @property
+    def printed(self) -> str:
+        """The field of a record of ``predict --json`` that holds what ``predict`` gives."""
+        return {"tag": "tags", "language": "log_prob", "forecast": "forecast"}.get(self.task, "output")
+
+    @property
+    def broken(self) -> bytes:
+        """A row that cannot be read, for a file of inputs."""
+        row = b"none.png\tis it on the left\n" if self.task == "answer" else b"none.png\n"
+        return {data.write_lines: b"\xff\n", data.write_vectors: b"[[1, \n"}.get(self.ask, row)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether a file of inputs is answered row by row as it is read."""
+        return self.ask is data.write_lines
+
     def inputs(self, count: int = 6) -> list[Any]:
         """Inputs of their own, in JSON form."""
-        return [x for x, _ in self.rows(count, 3)]
+        return [x for x, _ in self._asked(count)]
+
+    def given(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs as ``predict`` takes them."""
+        return [self.python(x) for x in inputs]
 
     def write_inputs(self, folder: Path, count: int = 6) -> str:
-        return self.ask(folder, "inputs", self.rows(count, 3))
+        return self.ask(folder, "inputs", self._asked(count))
+
+    def _asked(self, count: int) -> list[Row]:
+        return self.rows(count * self.every, 3)[:: self.every]
 
 
 def _series(count: int, seed: int) -> list[Row]:
@@ -100,7 +150,7 @@ NETWORK = {**PACE, "hidden": 6, "lr": 0.03, "warmup": 0, "batch_tokens": 100, "d
 EMBEDDED = {**NETWORK, "embedding": 4}
 ATTENDING = {**NETWORK, "hidden": 8, "heads": 2, "feedforward": 8, "layers": 1}
 WORDS = {"tokens": "word"}
-WRITING = {"tokens": "char", "max_length": 8, "valid_examples": 4}
+WRITING = {"tokens": "char", "max_length": 8, "valid_examples": 8}
 SEEING = {"picture_size": data.SIDE, "halvings": 2}
 BEAM = {"beam": 3, "max_length": 8}
 
@@ -110,28 +160,21 @@ def _classify(model: str, settings: Mapping[str, Any], rows: Any, write: Writer,
 
 
 def _vectors(**more: Any) -> dict[str, Any]:
-    return {"ask": _write_json, "python": _array, **more}
-
-
-def _write_json(folder: Path, name: str, rows: Sequence[Row]) -> str:
-    import json
-
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x, _ in rows))
-    return f"{name}.jsonl"
+    return {"ask": data.write_vectors, "python": _array, **more}
 
 
 BODY = {"source_field": "body", "target_field": "kind"}
 SHOWN = {"ask": data.write_pictures, "python": _pixels, "train": 18, "dev": 6}
 ASKED = {"ask": data.write_pictures, "python": _question, "train": 24, "dev": 8}
-HEARD = {"ask": data.write_arrays, "python": _array, "train": 20, "dev": 4}
+HEARD = {"ask": data.write_arrays, "python": _array, "train": 20, "dev": 4, "scoring": {"beam": 1}}
 FOREVER = {"horizon": 3, "window": 8, "period": 6}
 SERIES: dict[str, Any] = {
     "ask": data.write_series,
     "python": _columns,
     "train": 90,
-    "lacks": ("dev", "batch"),
+    "lacks": ("dev", "many"),
 }
-COUNTED = ("steps", "export")
+COUNTED = ("steps", "export", "chance")
 
 CASES: dict[str, Case] = {
     # ------------------------------------------------------------------ classify
@@ -146,10 +189,14 @@ CASES: dict[str, Case] = {
         "fasttext", PACE | {"embedding": 4, "lr": 0.03, "vocab_size": 300}, data.sentences, data.write_tsv
     ),
     "classify-text-ngrams": _classify(
-        "ngrams", {"vocab_size": 300}, data.sentences, data.write_csv, fields=BODY, lacks=["steps"]
+        "ngrams", {"vocab_size": 300}, data.sentences, data.write_csv, fields=BODY, lacks=["steps", "chance"]
     ),
     "classify-text-ngrams-number": _classify(
-        "ngrams", {"vocab_size": 300, "target": "number"}, data.lengths, data.write_tsv, lacks=["steps"]
+        "ngrams",
+        {"vocab_size": 300, "target": "number"},
+        data.lengths,
+        data.write_tsv,
+        lacks=["steps", "chance"],
     ),
     "classify-vectors-bilstm": _classify("bilstm", NETWORK, data.arrays, data.write_npz, **_vectors()),
     "classify-vectors-rocket": _classify(
@@ -157,7 +204,12 @@ CASES: dict[str, Case] = {
     ),
     "classify-picture-vit": _classify("vit", ATTENDING, data.pictures, data.write_by_label, **SHOWN),
     "classify-picture-glimpse": _classify(
-        "glimpse", NETWORK | {"patch": 4, "glimpses": 2}, data.pictures, data.write_by_label, **SHOWN
+        "glimpse",
+        NETWORK | {"patch": 4, "glimpses": 2},
+        data.pictures,
+        data.write_by_label,
+        lacks=["curve"],
+        **SHOWN,
     ),
     "classify-picture-grid-lstm": _classify(
         "grid-lstm", NETWORK, data.pictures, data.write_by_label, **SHOWN
@@ -169,9 +221,10 @@ CASES: dict[str, Case] = {
         data.tagged,
         data.write_conll,
         EMBEDDED | {"character_embedding": 4, "character_hidden": 3},
+        lacks=["curve"],
     ),
     "tag-words-transformer": Case(
-        "tag", "transformer", data.tagged, data.write_tsv, ATTENDING | {"characters": "none"}
+        "tag", "transformer", data.tagged, data.write_tsv, ATTENDING | {"characters": "none"}, lacks=["curve"]
     ),
     "tag-words-hmm": Case("tag", "hmm", data.tagged, data.write_conll, {}, lacks=COUNTED),
     "tag-frames-bilstm": Case("tag", "bilstm", data.framed, data.write_npz, NETWORK, **_vectors()),
@@ -195,10 +248,10 @@ CASES: dict[str, Case] = {
         data.sentences,
         data.write_lines,
         ATTENDING | {"tokens": "word", "context": 16},
-        lacks=["predict", "export"],
+        lacks=["predict", "export", "curve"],
     ),
     "language-ngram": Case(
-        "language", "ngram", data.sentences, data.write_lines, {"tokens": "word"}, lacks=["steps", "export"]
+        "language", "ngram", data.sentences, data.write_lines, {"tokens": "word"}, lacks=COUNTED
     ),
     # ------------------------------------------------------------------ translate
     "translate-char-lstm-attention": Case(
@@ -239,7 +292,7 @@ CASES: dict[str, Case] = {
         _series,
         data.write_series,
         {"horizon": 3, "period": 6},
-        **SERIES | {"lacks": ("dev", "batch", *COUNTED)},
+        **SERIES | {"lacks": ("dev", "many", *COUNTED)},
     ),
     "forecast-var": Case(
         "forecast",
@@ -247,7 +300,7 @@ CASES: dict[str, Case] = {
         _series,
         data.write_series,
         {"horizon": 3},
-        **SERIES | {"lacks": ("dev", "batch", *COUNTED)},
+        **SERIES | {"lacks": ("dev", "many", *COUNTED)},
     ),
     "forecast-kalman": Case(
         "forecast",
@@ -255,14 +308,14 @@ CASES: dict[str, Case] = {
         _series,
         data.write_series,
         {"horizon": 3, "period": 6, "iterations": 3, "structure": "level"},
-        **SERIES | {"lacks": ("dev", "batch", *COUNTED)},
+        **SERIES | {"lacks": ("dev", "many", *COUNTED)},
     ),
     # ------------------------------------------------------------------ transcribe
     "transcribe-frames-ctc": Case(
         "transcribe", "bilstm-ctc", data.frames, data.write_arrays, NETWORK | {"layers": 1}, **HEARD
     ),
     "transcribe-frames-transducer": Case(
-        "transcribe", "transducer", data.frames, data.write_arrays, EMBEDDED, **HEARD
+        "transcribe", "transducer", data.frames, data.write_arrays, EMBEDDED, lacks=["export"], **HEARD
     ),
     "transcribe-frames-joint": Case(
         "transcribe", "joint", data.frames, data.write_arrays, EMBEDDED | {"layers": 1}, **HEARD
@@ -283,6 +336,7 @@ CASES: dict[str, Case] = {
         data.write_pictures,
         EMBEDDED | SEEING | {"channels": 4, "max_length": 8},
         options=BEAM,
+        scoring={"beam": 1},
         **SHOWN,
     ),
     "caption-transformer": Case(
@@ -292,6 +346,7 @@ CASES: dict[str, Case] = {
         data.write_pictures,
         ATTENDING | SEEING | {"max_length": 8},
         options=BEAM,
+        scoring={"beam": 1},
         **SHOWN,
     ),
     # ------------------------------------------------------------------ answer
@@ -309,7 +364,7 @@ CASES: dict[str, Case] = {
         data.questions,
         data.write_pictures,
         ATTENDING | SEEING | {"history": 1},
-        **ASKED | {"lacks": ["batch"]},
+        **ASKED | {"every": 2},
     ),
     # ------------------------------------------------------------------ embed
     "embed-pairs-bow": Case(
@@ -318,6 +373,7 @@ CASES: dict[str, Case] = {
         data.capitals,
         data.write_tsv,
         {**PACE, "vector_size": 4, "embedding": 4, "lr": 0.03, "batch_tokens": 100, "tokens": "char"},
+        lacks=["curve"],
     ),
     "embed-labels-bilstm": Case(
         "embed",
@@ -325,11 +381,22 @@ CASES: dict[str, Case] = {
         data.sentences,
         data.write_jsonl,
         EMBEDDED | WORDS | {"vector_size": 4, "positives": "labels"},
+        lacks=["curve"],
     ),
     "embed-views-transformer": Case(
-        "embed", "transformer", data.sentences, data.write_lines, ATTENDING | WORDS | {"vector_size": 4}
+        "embed",
+        "transformer",
+        data.sentences,
+        data.write_lines,
+        ATTENDING | WORDS | {"vector_size": 4},
+        lacks=["curve"],
     ),
     "embed-vectors-bilstm": Case(
-        "embed", "bilstm", data.arrays, data.write_npz, NETWORK | {"vector_size": 4}, **_vectors()
+        "embed",
+        "bilstm",
+        data.arrays,
+        data.write_npz,
+        NETWORK | {"vector_size": 4},
+        **_vectors(lacks=["curve"]),
     ),
 }

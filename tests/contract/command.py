@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -50,3 +51,18 @@ def done(*words: object, folder: Path | None = None) -> Ended:
     ended = command(*words, folder=folder)
     assert ended.code == 0, f"anaphora {' '.join(map(str, words))}: {ended.err}"
     return ended
+
+
+LONGEST = 160
+"""Characters of a message."""
+
+
+def refusal(message: str, *names: str, folder: Path | None = None) -> None:
+    """One sentence that says all these (patterns), and names nothing that the user never made."""
+    assert len(message.splitlines()) == 1, message
+    assert len(message) <= LONGEST, f"{len(message)} characters: {message}"
+    assert "went wrong inside" not in message, message
+    assert "anaphora-" not in message, message  # a temporary folder
+    assert folder is None or str(folder) not in message, message  # the file was given without it
+    for name in names:
+        assert re.search(name, message), f"{name} is not in: {message}"

@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ def plain(value: Any) -> Any:
     """Numbers, texts, lists and dictionaries whose names are texts: what JSON holds."""
     if hasattr(value, "to_dict"):
         return plain(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
     if isinstance(value, dict):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
