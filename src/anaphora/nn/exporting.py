@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
 from torch.compiler import is_dynamo_compiling
 
-Tensors = tuple[Tensor, ...]
+from anaphora.native.following import exporting
 
-_scanning: ContextVar[bool] = ContextVar("scanning", default=False)
+Tensors = tuple[Tensor, ...]
 
 
 def scanning() -> bool:
     """Whether layers are to be loops here; never in a program that torch compiles."""
-    return not is_dynamo_compiling() and _scanning.get()
+    return not is_dynamo_compiling() and exporting.get()
 
 
 @contextmanager
 def scanned_layers() -> Iterator[None]:
     """Inside, every `Recurrent` runs as a ``scan``, and tables of positions are computed for any length."""
-    token = _scanning.set(True)
+    token = exporting.set(True)
     try:
         yield
     finally:
-        _scanning.reset(token)
+        exporting.reset(token)
 
 
 def loop(
