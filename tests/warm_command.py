@@ -8,6 +8,7 @@ the command as installed; with ANAPHORA_TEST_ALL=1, as in ``make test-all``, eve
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import importlib
@@ -182,7 +183,7 @@ def serve(place: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(place)
     listening.listen()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _reap)
     print("ready", flush=True)
     while (
         listening in select.select([listening, sys.stdin], [], [])[0]
@@ -194,6 +195,13 @@ def serve(place: str) -> None:
             _watch(asking)
             os._exit(0)  # nothing here needs the second that taking torch apart would cost
         asking.close()
+
+
+def _reap(*_: object) -> None:
+    """Wait for the watchers that have ended, so that their processor time counts as the tests' own."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _watch(asking: socket.socket) -> None:

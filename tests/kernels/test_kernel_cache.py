@@ -10,8 +10,12 @@ import stat
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 import anaphora
@@ -222,6 +226,87 @@ def test_a_triton_module_is_read_from_the_cache_and_runs_no_stale_byte_code(home
         warnings.simplefilter("error")
         kernel_cache.module_of(text)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+CALLED = """
+from anaphora.native.jit import njit
+STEP = {step}
+@njit(cache=True, inline={inline!r})
+def step(x):
+    return x + STEP
+"""
+CALLING = """
+from anaphora.native.jit import njit
+from called_{number} import STEP, step
+@njit(cache=True)
+def twice(x):
+    return step(step(x)) * STEP
+"""
+
+
+@pytest.fixture
+def jitted(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A compiled function that calls one of another file, imported as if by a new process from a new copy."""
+
+    def make(step: int, inline: str) -> Any:
+        folder = tmp_path / f"copy-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        number = inline
+        (folder / f"called_{number}.py").write_text(CALLED.format(step=step, inline=inline))
+        (folder / f"calling_{number}.py").write_text(CALLING.format(number=number))
+        monkeypatch.syspath_prepend(folder)
+        for name in ("called", "calling"):
+            sys.modules.pop(f"{name}_{number}", None)
+        return importlib.import_module(f"calling_{number}").twice
+
+    return make
+
+
+@pytest.mark.parametrize("inline", ["never", "always"])
+def test_machine_code_of_numba_is_kept_by_what_it_was_made_of(
+    jitted: Callable[..., Any], home: Path, inline: str
+) -> None:
+    first, again = jitted(1, inline), jitted(1, inline)
+    assert first(3) == again(3) == 5
+    assert (sum(first.stats.cache_hits.values()), sum(again.stats.cache_hits.values())) == (0, 1)
+    other = jitted(10, inline)  # the text of the caller is the same
+    assert other(3) == 230
+    assert sum(other.stats.cache_hits.values()) == 0
+    assert stat.S_IMODE(next((home / "kernels").glob("twice-*.nbc")).stat().st_mode) == 0o600
+
+
+def test_machine_code_of_numba_is_kept_nowhere_if_nothing_can_be_written(
+    jitted: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(body: bytes, path: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kernel_cache, "_put", full)
+    assert jitted(2, "never")(3) == 14
+
+
+def test_all_that_compiled_functions_name_decides_under_which_name_they_are_kept() -> None:
+    """A value of another kind, such as an array from another file, would be compiled in without a trace in the name."""
+    from numba.core.dispatcher import Dispatcher
+
+    from anaphora.native import jit
+
+    plain = (Dispatcher, ModuleType, type, int, float, np.generic, np.dtype)
+    found = 0
+    for path in Path(anaphora.__file__).parent.rglob("*.py"):
+        if "import njit" not in path.read_text(encoding="utf-8"):
+            continue
+        home = path.relative_to(Path(anaphora.__file__).parent).with_suffix("")
+        module = importlib.import_module(".".join(("anaphora", *home.parts)))
+        for function in vars(module).values():
+            if isinstance(function, Dispatcher):
+                found += 1
+                values = [
+                    function.py_func.__globals__.get(name, 0)
+                    for name in jit._names(function.py_func.__code__)
+                ]
+                assert all(isinstance(value, plain) for value in values), function
+    assert found > 60
 
 
 @with_compiler

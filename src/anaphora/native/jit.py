@@ -1,19 +1,25 @@
-"""numba's ``njit``, with a place for what it compiles.
+"""numba's ``njit``, whose machine code is kept with the other compiled kernels.
 
-numba keeps it beside the package, or else in the home folder, and raises where it can write to neither: a package
-that another user installed, and a container without a home. The cache of our other kernels has a place even then.
+numba itself keeps it beside the package, by the time at which a file was changed, and raises where it can write neither
+there nor to the home folder. Here it is kept by the texts it was made of: two copies of the package share it, a container
+without a home has a place for it, and what other users could have written is never run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import pickle
 import sys
 import warnings
-from collections.abc import Callable
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
-from anaphora.native.cache import folder
+from anaphora.native.cache import folder, found, put
 
 
 def _imported() -> ModuleType:
@@ -45,22 +51,75 @@ def _imported() -> ModuleType:
 
 
 numba = _imported()
+ENDING = ".nbc"
 
 
-def njit(**options: Any) -> Any:
+def njit(*, cache: bool = False, **options: Any) -> Any:
     """As ``numba.njit``, used as ``@njit(cache=True, …)``."""
 
     def compiled(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(**options)(function)
-        except RuntimeError as error:
-            if "no locator available" not in str(error):
-                raise
-        config: Any = numba.config
-        config.CACHE_DIR = str(folder())
-        try:
-            return numba.njit(**options)(function)
-        except (RuntimeError, OSError):
-            return numba.njit(**{**options, "cache": False})(function)
+        dispatcher = numba.njit(**options)(function)
+        if cache:
+            dispatcher._cache = Kept(function)
+        return dispatcher
 
     return compiled
+
+
+class Kept:
+    """The machine code of one function: numba asks here before it compiles for new types, and gives what it has compiled."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    @property
+    def cache_path(self) -> str:
+        return str(folder())
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        context.refresh()
+        for _, body in found(self._stem(signature, context.codegen()), ENDING):
+            return numba.core.compiler.CompileResult._rebuild(context, *pickle.loads(body))
+        return None
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        if made.lifted or made.library.has_dynamic_globals:
+            return  # addresses of this process are compiled in
+        with contextlib.suppress(OSError):  # there is nowhere to write
+            put(numba.core.serialize.dumps(made._reduce()), self._stem(signature, made.codegen), ENDING)
+
+    def flush(self) -> None:
+        """Keep all: what is out of date has another name."""
+
+    def _stem(self, signature: Any, codegen: Any) -> str:
+        machine = (numba.__version__, sys.version, codegen.magic_tuple())
+        made_of = repr((signature, machine, sorted(_sources(self._function, set()))))
+        return f"{self._function.__qualname__.rpartition('.')[2]}-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}"
+
+
+def _sources(function: Callable[..., Any], seen: set[str]) -> Iterator[str]:
+    """All that decides what is compiled: the text of the function's file and its place there, the constants it takes from
+    other files, and the same of the compiled functions that it calls."""
+    place = f"{function.__module__} {function.__qualname__}"
+    if place in seen:
+        return
+    seen.add(place)
+    yield f"{place} {_text(function.__code__.co_filename)}"
+    for name in _names(function.__code__):
+        value = function.__globals__.get(name)
+        if isinstance(value, numba.core.dispatcher.Dispatcher):
+            yield from _sources(value.py_func, seen)
+        elif not callable(value) and not isinstance(value, ModuleType):
+            yield f"{place} {name} {value!r}"
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
+
+
+@cache
+def _text(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -34,7 +34,7 @@ def product(a: Tensor, b: Tensor, real: int) -> Tensor:
 
 @cache
 def _compiled() -> Any:
-    from anaphora.native.jit import numba
+    from anaphora.native.jit import njit
 
     def add_up(a: Any, b: Any, found: Any, real: int) -> None:
         whole = a.shape[1] // 4 * 4
@@ -53,4 +53,4 @@ def _compiled() -> Any:
                 for n in range(b.shape[1]):
                     found[m, n] += factor * b[k, n]
 
-    return numba.njit(add_up, nogil=True)
+    return njit(cache=True, nogil=True)(add_up)
