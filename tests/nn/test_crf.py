@@ -190,7 +190,7 @@ def test_a_row_alone_equals_the_row_in_a_batch() -> None:
         if length:
             alone = emissions[row : row + 1, :length]
             torch.testing.assert_close(crf.log_partition(alone)[0], together[row], rtol=0, atol=1e-5)
-            torch.testing.assert_close(crf.marginals(alone)[0], marginals[row, :length], rtol=0, atol=1e-6)
+            torch.testing.assert_close(crf.marginals(alone)[0], marginals[row, :length])
 
 
 @pytest.mark.parametrize("which", ["emissions", "transitions", "start", "end"])
