@@ -176,10 +176,10 @@ def measure_first_use() -> list[dict[str, object]]:
     old = os.environ.get("ANAPHORA_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ANAPHORA_CACHE"] = folder
-        from anaphora.kernels.recurrence.backends.c import compiled
+        from anaphora.native.c import CLibrary
 
         for _ in range(2):
-            compiled._LOADED.clear()  # as in a new process
+            CLibrary.opened.clear()  # as in a new process
             recurrent = nn.Recurrent(UserMGU(24, 40))
             begin = time.perf_counter()
             recurrent(torch.randn(4, 5, 24))

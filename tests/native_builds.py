@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -31,11 +28,4 @@ def use(monkeypatch: pytest.MonkeyPatch, word: str, tool: str) -> None:
     monkeypatch.setenv("ANAPHORA_ISA", word)
     monkeypatch.setattr(compiler, "compiler", lambda: tool)
     for module in LIBRARIES:
-        monkeypatch.setattr(module, "library", functools.cache(_original(module)))
-
-
-_ORIGINAL = {module.__name__: module.library.__wrapped__ for module in LIBRARIES}
-
-
-def _original(module: Any) -> Callable[..., Any]:
-    return _ORIGINAL[module.__name__]
+        monkeypatch.setattr(module.library, "_loaded", {})

@@ -548,21 +548,12 @@ def _kernel_texts() -> Iterator[tuple[str, str]]:
 
 def _package_texts() -> Iterator[tuple[str, str]]:
     """Yield each C library of a package, as it is given to the compiler, and CUDA that is made of files."""
-    compiler = importlib.import_module(internal("load_beside").__module__)
-    seen: list[tuple[str, str]] = []
-    original, compiler.load = compiler.load, lambda source, name: seen.append((name, source)) or _Library()
-    try:
-        for module, text in _sources().items():
-            if "load_beside(" not in text or not re.search(r"^def library\(", text, re.MULTILINE):
-                continue
-            library = importlib.import_module(module.removesuffix(".__init__")).library
-            for given in ((), (False,), (True,)):
-                try:
-                    library.__wrapped__(*given)
-                except TypeError:
-                    continue
-    finally:
-        compiler.load = original
+    kind, seen = internal("CLibrary"), dict[tuple[str, str], None]()
+    for module, text in _sources().items():
+        if "CLibrary(" in text:
+            library = getattr(importlib.import_module(module.removesuffix(".__init__")), "library", None)
+            if isinstance(library, kind):
+                seen |= {(library.name, library.source(t.itemsize == 8)): None for t in library.dtypes}
     counts: dict[str, int] = {}
     for name, source in seen:
         counts[name] = counts.get(name, 0) + 1
@@ -579,13 +570,13 @@ def _package_texts() -> Iterator[tuple[str, str]]:
 def _cell_texts(cells: Iterable[tuple[str, Callable[[], Any]]]) -> Iterator[tuple[str, str]]:
     import torch
 
-    compiler = importlib.import_module(internal("load_beside").__module__)
+    compiler = importlib.import_module(internal("CLibrary").__module__)
     seen: dict[str, None] = {}
 
     def recorded(source: str, name: str) -> _Library:
         seen[f"{name}\n{source}"] = None
         library = _Library()
-        library.packed_size = lambda out, inner: out * inner  # type: ignore[attr-defined]
+        library.packed_size = lambda out, inner: out.value * inner.value  # type: ignore[attr-defined]
         return library
 
     original, compiler.load = compiler.load, recorded

@@ -12,7 +12,6 @@ import torch
 from anaphora import nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.recurrence import prepare
-from anaphora.kernels.recurrence.backends.c import compiled
 from anaphora.native import c as compiler
 from anaphora.native import cache as kernel_cache
 from anaphora.native import isa
@@ -27,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _fresh_engines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_LOADED", {})
+    monkeypatch.setattr(compiler.CLibrary, "opened", {})
     monkeypatch.setattr(prepare, "_warned", set())
 
 

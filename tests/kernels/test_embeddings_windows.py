@@ -19,7 +19,7 @@ WORDS = 7
 COUNTS = np.array([40, 20, 12, 9, 5, 3, 2])
 TEXT = np.array([0, 1, 2, 0, -1, 3, 0, -3, 4, 1, 1, -1, -1, 5, -1, 6, 2, 0, 1, 0], np.int32)
 """Two real sentences, an empty one, one of a single word; −3 is a word that is left out."""
-WHICH = [True, False] if windows.library() is not None else [False]
+WHICH = [True, False] if windows.library.functions() is not None else [False]
 
 
 @dataclass

@@ -311,10 +311,19 @@ def test_all_that_compiled_functions_name_decides_under_which_name_they_are_kept
 
 @with_compiler
 @pytest.mark.parametrize(
-    "name", ["crf.native", "embeddings.windows", "grid.native", "packed.native", "sound.native"]
+    "name",
+    [
+        "crf.native",
+        "embeddings.windows",
+        "grid.native",
+        "matrix_scan.native",
+        "packed.native",
+        "selective.native",
+        "sound.native",
+        "transducer.native",
+    ],
 )
 def test_where_there_is_a_compiler_every_library_compiles(name: str) -> None:
     """Else torch operations would do the work without a word, and tests of the library would be left out."""
     library = importlib.import_module(f"anaphora.kernels.{name}").library
-    types = [(double,) for double in (False, True)] if inspect.signature(library).parameters else [()]
-    assert all(library(*given) is not None for given in types)
+    assert all(library.functions(dtype) is not None for dtype in library.dtypes)

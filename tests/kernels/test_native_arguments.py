@@ -12,7 +12,7 @@ import pytest
 
 from anaphora.kernels.packed import native
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 
 CALLS = '''
 import random, sys
@@ -79,7 +79,7 @@ def picture():
     ways = ((False, True), (True, False))[: draw.choice([1, 2])]
     u = tensor(len(ways), 2, 5 * hidden, hidden)
     given = (tensor(batch, rows, columns, inputs), tensor(len(ways) * 5 * hidden, inputs), tensor(len(ways) * 5 * hidden), u)
-    if grid.ready(*given):
+    if grid.library.ready(*given):
         grid.waves(*given, ways)
 
 def listen():

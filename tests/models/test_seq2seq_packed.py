@@ -22,7 +22,7 @@ from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import SwiGLU
 from anaphora.search import beam
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 
 
 def gated() -> Seq2Seq:
@@ -221,7 +221,7 @@ def test_under_autocast_the_model_stays_as_it_is() -> None:
 
 def test_without_a_compiler_the_model_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     model = transformers().eval()
-    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(native.library, "functions", lambda *_: None)
     assert packed(model) is model
     with pytest.raises(AnaphoraError, match=r"needs a C compiler"):
         packed(model, int8=True)

@@ -17,7 +17,7 @@ from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Alibi, Rotary
 from anaphora.nn.transformer import EncoderLayer, FeedForward, SwiGLU, TransformerEncoder, compiled, norm_of
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="needs a C compiler")
 WIDTH, HEADS = 32, 4
 TANH = partial(F.gelu, approximate="tanh")
 

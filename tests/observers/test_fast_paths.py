@@ -98,7 +98,7 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/recurrence/backends/persistent/launch.py Pass": ON_GPU,
     "kernels/recurrence/backends/persistent/run.py _Persistent": ON_GPU,
     "kernels/recurrence/backends/persistent/run.py _made": ON_GPU,
-    "kernels/recurrence/backends/scan/compiled.py _load": SCANS,
+    "kernels/recurrence/backends/scan/compiled.py CompiledUnits": SCANS,
     "kernels/recurrence/backends/scan/cuda_pass.py Pass": ON_GPU,
     "kernels/recurrence/backends/scan/generated.py GeneratedUnits": ON_GPU,
     "kernels/recurrence/backends/scan/walk.py _Product": SCANS,
@@ -155,9 +155,7 @@ def leaving(path: Path) -> Iterator[str]:
                 called = ast.unparse(node.func)
                 if called in ("njit", "numba.njit"):
                     yield "njit"
-                if called.split(".")[-1] in ("load_beside", "custom_op", "Kernel", "Loaded", "loaded"):
-                    yield name
-                if called == "c.load":
+                if called.split(".")[-1] in ("CLibrary", "custom_op", "Kernel", "Loaded", "loaded"):
                     yield name
         if isinstance(top, ast.FunctionDef) and any(
             "triton.jit" in ast.unparse(d) for d in top.decorator_list

@@ -77,7 +77,7 @@ def without_kernels() -> Iterator[None]:
 
     patch = pytest.MonkeyPatch()
     for module in (matrices, selective, sound):
-        patch.setattr(module, "library", lambda *_: None)
+        patch.setattr(module.library, "functions", lambda *_: None)
     with patch.context():
         try:
             yield

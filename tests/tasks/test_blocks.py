@@ -89,7 +89,7 @@ ATTENTION_VARIANTS: list[dict[str, Any]] = [
     {"positions": "rotary", "kv_heads": 1, "activation": "swiglu", "attention_window": 2},
     {"positions": "alibi", "attention_window": 1},
 ]
-COMPILED = native.library() is not None
+COMPILED = native.library.functions() is not None
 READERS = list(itertools.chain.from_iterable(RECURRENT.values()))
 
 

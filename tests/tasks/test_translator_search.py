@@ -22,7 +22,7 @@ from anaphora.tasks.translate.inference import search_outputs
 from native_builds import QUICK, use
 
 TRANSFORMER = "transformer norm first"
-compiled = pytest.mark.skipif(native.library() is None, reason="no C compiler here")
+compiled = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 
 
 def numbers(role: str) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def test_coverage_is_added_to_the_score(
     model = of_preset(preset)
     sources = model._encode(words(5, seed=3))
     if not quick:
-        monkeypatch.setattr(native, "library", lambda: None)
+        monkeypatch.setattr(native.library, "functions", lambda *_: None)
     lost = []
     for source, nbest in zip(
         sources,
@@ -229,7 +229,7 @@ def test_under_every_instruction_set_a_score_does_not_depend_on_the_batch(
 def test_without_a_compiler_eight_bits_are_refused(of_preset, monkeypatch: pytest.MonkeyPatch) -> None:
     model = of_preset(TRANSFORMER)
     expected = model.predict(["abcd", "fade"])
-    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(native.library, "functions", lambda *_: None)
     assert model.predict(["abcd", "fade"]) == expected
     with pytest.raises(AnaphoraError, match=r"^int8 = true needs a C compiler") as caught:
         model.predict(["abcd"], int8=True)

@@ -17,16 +17,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-# Where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory.
-memory_of: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+from anaphora.native.c import address_of, memory_of
+
 _OWN = (
     2  # references to the memory of a tensor that no other object refers to: its own, and that of this check
 )
-
-
-def address_of(tensor: Tensor) -> int:
-    """Where a tensor lies, for reading only."""
-    return memory_of(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
 @cache

@@ -47,7 +47,10 @@ def packed(model: Model, *, int8: bool = False) -> Model:
     weights: list[Tensor] = list(model.parameters())
     adapted = any(isinstance(part, Adapter) for part in model.modules())  # which changes from step to step
     fits = (
-        not adapted and not model.training and not torch.is_autocast_enabled("cpu") and native.ready(*weights)
+        not adapted
+        and not model.training
+        and not torch.is_autocast_enabled("cpu")
+        and native.library.ready(*weights)
     )
     if not fits:
         if int8:
@@ -95,6 +98,6 @@ def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
 def _why_not(model: nn.Module) -> str:
     if next(model.parameters()).device.type != "cpu":
         return "int8 = true decodes on a CPU, but the model is on a GPU: load it with device = 'cpu'."
-    if native.library() is None:
+    if native.library.functions() is None:
         return "int8 = true needs a C compiler (cc, gcc or clang) on the path; without one, leave it out."
     return "int8 = true needs a model in single precision that is not being trained."

@@ -6,12 +6,14 @@ import ctypes
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from anaphora import processes
 from anaphora.native import cache as kernel_cache
@@ -90,16 +92,11 @@ def load(source: str, name: str) -> ctypes.CDLL:
     return library
 
 
-def load_beside(package: str | None, *files: str, name: str, before: str = "") -> ctypes.CDLL | None:
-    """The library of C files that stand in ``package``, behind the text ``before``; None where it cannot be compiled, and
-    other code does the work."""
+def beside(package: str | None, *files: str) -> str:
+    """Return the text of C files that stand in ``package``, one after the other."""
     assert package is not None
     here = resources.files(package)
-    own = "".join(here.joinpath(file).read_text(encoding="utf-8") for file in files)
-    try:
-        return load(before + own, name)
-    except CannotCompile:
-        return None
+    return "".join(here.joinpath(file).read_text(encoding="utf-8") for file in files)
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:
@@ -130,10 +127,130 @@ def _build(tool: str, source: str) -> bytes:
 
 
 # ---------------------------------------------------------------------- what C is given must be what it reads
+# Where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory, which moves what is cloned lazily.
+memory_of: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
+_has_storage: Callable[[Tensor], bool] = torch._C._has_storage  # type: ignore[attr-defined]
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def address_of(tensor: Tensor) -> int:
+    """Return where a tensor lies, for reading only."""
+    return memory_of(tensor) + int(tensor.storage_offset()) * tensor.element_size()
+
+
+def plain(*tensors: Tensor | None) -> bool:
+    """Return True if all tensors hold their numbers in the CPU's memory, as a pointer to them shows: no subclass, no wrapper
+    of functorch, no tensor without memory (meta, fake, functional), none whose sign PyTorch has put off."""
+    for t in tensors:
+        if t is None:
+            continue
+        if type(t) not in _PLAIN or not t.is_cpu or not _has_storage(t) or t.is_neg():
+            return False
+        if not memory_of(t) and t.numel():
+            return False
+    return True
+
+
 def check(what: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Raises ValueError unless ``tensor`` is contiguous on the CPU, with this shape and type."""
-    fits = tensor.shape == shape and tensor.dtype == dtype and tensor.device.type == "cpu"
+    """Raise ValueError unless ``tensor`` is contiguous on the CPU, with this shape and type."""
+    fits = tensor.shape == shape and tensor.dtype == dtype and tensor.is_cpu
     if not fits or not tensor.is_contiguous():
         found = f"{tensor.dtype} {tuple(tensor.shape)} on {tensor.device}"
         kind = "" if tensor.is_contiguous() else ", not contiguous"
         raise ValueError(f"{what} must be {dtype} {shape} on the CPU, contiguous; got {found}{kind}.")
+
+
+class CLibrary:
+    """The functions of a C source, compiled at first use for each type of numbers: ``int f(const int64_t *sizes, void **places)``.
+
+    ``source(double)`` returns the text, for float64 or float32. A function returns 0, 1 where there is no memory, and 2 where a
+    number that it read points at something that is not there; those named in ``void`` return nothing. Those in ``counts`` take
+    whole numbers and return one.
+    """
+
+    opened: ClassVar[dict[tuple[str, str], ctypes.CDLL]] = {}
+    """Every library of this process, by its source and what that was compiled for."""
+
+    def __init__(
+        self,
+        name: str,
+        source: Callable[[bool], str],
+        dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64),
+        *,
+        no_memory: str,
+        void: tuple[str, ...] = (),
+        counts: tuple[str, ...] = (),
+    ):
+        self.name, self.source, self.dtypes, self.no_memory = name, source, dtypes, no_memory
+        self._void, self._counts = void, counts
+        self._loaded: dict[torch.dtype, ctypes.CDLL | None] = {}
+
+    def load(self, dtype: torch.dtype) -> ctypes.CDLL:
+        """Return the functions for one type of numbers; raise :class:`CannotCompile` where they cannot be compiled."""
+        source = self.source(dtype == torch.float64)
+        key = (source, target())
+        found = self.opened.get(key)
+        if found is None:
+            found = self.opened[key] = load(source, self.name)
+        for function in self._void:
+            getattr(found, function).restype = None
+        for function in self._counts:
+            getattr(found, function).restype = ctypes.c_longlong
+        self._loaded[dtype] = found
+        return found
+
+    def functions(self, dtype: torch.dtype | None = None) -> ctypes.CDLL | None:
+        """Return the same (None: for the first type), or None where torch operations have to do the work."""
+        dtype = dtype or self.dtypes[0]
+        if dtype not in self._loaded:
+            try:
+                return self.load(dtype)
+            except CannotCompile:
+                self._loaded[dtype] = None
+        return self._loaded[dtype]
+
+    def ready(self, *tensors: Tensor | None) -> bool:
+        """Return True if the functions can read all these tensors, which have one type of numbers (None: left out)."""
+        dtype = next((t.dtype for t in tensors if t is not None), None)
+        return (
+            dtype in self.dtypes
+            and all(t is None or t.dtype == dtype for t in tensors)
+            and plain(*tensors)
+            and self.functions(dtype) is not None
+        )
+
+    def count(self, dtype: torch.dtype, function: str, *sizes: int) -> int:
+        """Return the number that one of ``counts`` returns."""
+        return int(getattr(self.functions(dtype), function)(*map(ctypes.c_longlong, sizes)))
+
+    def call(
+        self,
+        dtype: torch.dtype,
+        function: str,
+        sizes: Sequence[int],
+        tensors: Sequence[Tensor | int | None],
+        *,
+        no_memory: str | None = None,
+        out_of_range: Callable[[], str] | None = None,
+    ) -> None:
+        """Run a function on tensors that it reads and writes; what is only read may be an address, see `address_of`.
+
+        Raise MemoryError or ValueError with the texts given, and TypeError where a tensor is not in the CPU's memory.
+        """
+        places = []
+        for t in tensors:
+            if t is None or isinstance(t, int):
+                places.append(t or 0)
+                continue
+            place = t.data_ptr() if t.is_cpu else 0
+            if not place and t.numel():
+                raise TypeError(
+                    f"{self.name}: {function} needs tensors in the CPU's memory, got a {type(t).__name__} on {t.device}."
+                )
+            places.append(place)
+        n, p = (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(places))(*places)
+        failed = getattr(self._loaded.get(dtype) or self.load(dtype), function)(n, p)
+        if failed == 2 and out_of_range is not None:
+            raise ValueError(out_of_range())
+        if failed:
+            raise MemoryError(no_memory or self.no_memory)

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
 
-from anaphora.kernels.snapshot import Snapshot, memory_of, same_bytes
+from anaphora.kernels.snapshot import Snapshot, same_bytes
+from anaphora.native.c import memory_of
 from anaphora.nn.cell import named_tensors
 from anaphora.nn.watched import Watched, changes
 

@@ -25,7 +25,7 @@ def best_symbols(
     on the host, so that neither the device nor the other rows can change an order.
     """
     check_shape(scores, rows)
-    if logits and native.ready(scores):
+    if logits and native.library.ready(scores):
         return _listed(*native.best_symbols(scores, count, forbidden))
     total = scores.float().logsumexp(1, keepdim=True) if logits else None
     if forbidden is not None:
@@ -53,7 +53,7 @@ def best_symbols(
 def all_log_probs(scores: Tensor) -> Tensor:
     """log p ``(rows, V)`` of logits, bit for bit what `best_symbols` gives of the best: a rule changes which symbols are looked at, and no
     number."""
-    if native.ready(scores):
+    if native.library.ready(scores):
         return native.log_probs(scores)
     return scores.float() - scores.float().logsumexp(1, keepdim=True)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from anaphora.data.audio.usual import LOUD
 from anaphora.errors import DataError
 from anaphora.kernels.sound import native
+from anaphora.native.c import plain
 
 __all__ = ["MFCC", "LogMel"]
 
@@ -142,7 +143,7 @@ class LogMel(nn.Module):
 
     def _heard(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
         """E (B, T, bins); arguments as for `of_samples`."""
-        if waves.device.type == "cpu" and native.library() is not None:
+        if plain(waves, before, lengths) and native.library.functions() is not None:
             return native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
         return self._energies(self._emphasised(waves, before, lengths))
 

@@ -89,7 +89,7 @@ class SileroVAD(nn.Module):
         made = _made.get(self)
         if made is None or not made[1].unchanged():
             weights = list(self.parameters())
-            if not native.ready(*weights):
+            if not native.library.ready(*weights):
                 return None
             own: list[tuple[dict[str, Any], Iterable[str]]] = [
                 (self._modules, tuple(self._modules)),

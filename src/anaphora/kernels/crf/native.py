@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
-
 import torch
 from torch import Tensor
 
-from anaphora.native import c
-from anaphora.native.c import check
+from anaphora.native.c import CLibrary, beside, check
 
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """``chain.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    return c.load_beside(__package__, "chain.c", name="crf")
-
-
-def ready(scores: Tensor) -> bool:
-    """Whether these scores can be given to `sums` and `viterbi`."""
-    return scores.device.type == "cpu" and library() is not None
+library = CLibrary(
+    "crf",
+    lambda double: beside(__package__, "chain.c"),
+    no_memory="CRF: there is no memory for the sums of one chain; use shorter ones.",
+)
 
 
 def sums(
@@ -33,9 +24,9 @@ def sums(
     gradient: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `scaled.chain_sums`; all scores are of one type, float32 or float64."""
-    given = _checked(emissions, transitions, start, end, lengths)
-    if emissions.dtype not in (torch.float32, torch.float64):
+    if emissions.dtype not in library.dtypes:
         raise ValueError(f"CRF: scores must be float32 or float64, got {emissions.dtype}.")
+    given = _checked(emissions, transitions, start, end, lengths)
     batch, time, tags = emissions.shape
     log_z = torch.empty(batch, dtype=torch.float64)
     safe = torch.empty(batch, dtype=torch.bool)
@@ -75,14 +66,7 @@ def _checked(
 
 
 def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
-    loaded = library()
-    assert loaded is not None
-    n = (ctypes.c_int64 * len(sizes))(*sizes)
-    places = [tensor.data_ptr() for tensor in tensors]
-    failed = getattr(loaded, name)(n, (ctypes.c_void_p * len(places))(*places))
-    if failed == 2:
-        raise ValueError(
-            f"CRF: lengths must be numbers between 0 and the {sizes[1]} places, got {tensors[4].tolist()}."
-        )
-    if failed:
-        raise MemoryError("CRF: there is no memory for the sums of one chain; use shorter ones.")
+    def lengths_and_places() -> str:
+        return f"CRF: lengths must be numbers between 0 and the {sizes[1]} places, got {tensors[4].tolist()}."
+
+    library.call(tensors[0].dtype, name, sizes, tensors, out_of_range=lengths_and_places)

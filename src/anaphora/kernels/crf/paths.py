@@ -17,7 +17,7 @@ def viterbi(
     """
     dtype = emissions.dtype
     emissions, transitions, start, end = (x.double() for x in (emissions, transitions, start, end))
-    best = native.viterbi if native.ready(emissions) else chain_viterbi
+    best = native.viterbi if native.library.ready(emissions, transitions, start, end) else chain_viterbi
     path, score = best(emissions, transitions, start, end, lengths)
     return path, score.to(dtype)
 

@@ -34,7 +34,7 @@ def chain_sums(
     two may have any shape.
     """
     e, t, s, f = emissions.detach(), transitions.detach(), start.detach(), end.detach()
-    if native.ready(emissions) and emissions.dtype in (torch.float32, torch.float64):
+    if native.library.ready(e, t, s, f):
         return native.sums(e, t, s, f, lengths, gradient=gradient)
     log_z, safe, marginals, counts = _in_torch(e.double(), t.double(), s.double(), f.double(), lengths)
     return log_z, safe, marginals.to(emissions.dtype), counts.to(emissions.dtype)

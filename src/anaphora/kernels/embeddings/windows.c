@@ -76,13 +76,20 @@ static inline int64_t draw(uint64_t *state, int64_t words, const uint32_t *share
     return (uint32_t)place < share[slot] ? slot : other[slot];
 }
 
-/* The arguments are those of windows.train_plain. Returns the number of predictions; -1 if there is no memory. */
-int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int64_t window, int64_t mean,
-                  int64_t width, float *inputs, float *outputs, int64_t negative, int64_t words,
-                  const uint32_t *share, const int32_t *other, const int64_t *path_start, const int32_t *path_node,
-                  const float *path_label, int64_t longest, const float *rates, uint64_t *state,
-                  const float *curve, double *loss)
+/* The arguments are those of windows.train_plain, sizes n before arrays p. Returns 1 if there is no memory. */
+int w2v_train(const int64_t *n, void *const *p)
 {
+    const int64_t length = n[0], window = n[1], mean = n[2], width = n[3], negative = n[4], words = n[5];
+    const int64_t longest = n[6];
+    const int32_t *ids = p[0], *other = p[5], *path_node = p[7];
+    const uint64_t *keep = p[1];
+    float *inputs = p[2], *outputs = p[3];
+    const uint32_t *share = p[4];
+    const int64_t *path_start = p[6];
+    const float *path_label = p[8], *rates = p[9], *curve = p[11];
+    uint64_t *state = p[10];
+    double *loss = p[12];
+    int64_t *made = p[13];
     const int64_t blocks = width / 16, most = 2 * window, rows = negative ? negative + 1 : longest;
     int32_t *kept = malloc(sizeof(int32_t) * (length + 1));
     float **u = malloc(sizeof(float *) * (most + rows + 1)), **v = u + most;
@@ -149,10 +156,11 @@ int64_t w2v_train(int64_t length, const int32_t *ids, const uint64_t *keep, int6
         }
     }
     *loss = sum;
+    *made = predictions;
 done:
     free(kept);
     free(u);
     free(scores);
     free(work);
-    return predictions;
+    return predictions < 0;
 }

@@ -14,14 +14,15 @@ The m inputs come one after the other, each with what the one before has changed
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
-from anaphora.native import c
+from anaphora.native.c import LANES as C_LANES
+from anaphora.native.c import CLibrary, beside
 from anaphora.native.jit import njit
 
 Array = np.ndarray[Any, Any]
@@ -223,15 +224,12 @@ def train_plain(
     return predictions
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """``windows.c``, compiled at first use; None where that cannot be done, and `train_plain` does the work."""
-    before = c.LANES.read_text()
-    loaded = c.load_beside(__package__, "windows.c", name="word2vec", before=before)
-    if loaded is None:
-        return None
-    loaded.w2v_train.restype = ctypes.c_int64
-    return loaded
+library = CLibrary(
+    "word2vec",
+    lambda double: C_LANES.read_text() + beside(__package__, "windows.c"),
+    (torch.float32,),
+    no_memory="no memory for the work on a window",
+)
 
 
 def train(
@@ -254,24 +252,22 @@ def train(
     _check(ids, keep, window, inputs, outputs, against)
     loss, state = np.zeros(1), np.array([seed], np.uint64)
     ends, points = np.array(rates, np.float32), curve()
-    loaded = library() if native else None
-    if loaded is None:
+    if not native or library.functions() is None:
         done = train_plain(
             ids, keep, window, mean, inputs, outputs, against.negative, against.share, against.other,
             against.path_start, against.path_node, against.path_label, against.longest, ends, state, points, loss,
         )  # fmt: skip
         return int(done), float(loss[0])
-    tree = (against.path_start, against.path_node, against.path_label)
-    arguments: list[Any] = [
-        len(ids), ids, keep, window, int(mean), inputs.shape[1], inputs, outputs, against.negative,
-        len(against.share), against.share, against.other, *tree, against.longest, ends, state, points, loss,
-    ]  # fmt: skip
-    done = loaded.w2v_train(
-        *(ctypes.c_int64(a) if isinstance(a, int) else ctypes.c_void_p(a.ctypes.data) for a in arguments)
-    )
-    if done < 0:
-        raise MemoryError("no memory for the work on a window")
-    return int(done), float(loss[0])
+    predictions = np.zeros(1, np.int64)
+    sizes = (
+        len(ids), window, int(mean), inputs.shape[1], against.negative, len(against.share), against.longest,
+    )  # fmt: skip
+    arrays = (
+        ids, keep, inputs, outputs, against.share, against.other, against.path_start, against.path_node,
+        against.path_label, ends, state, points, loss, predictions,
+    )  # fmt: skip
+    library.call(torch.float32, "w2v_train", sizes, [array.ctypes.data for array in arrays])
+    return int(predictions[0]), float(loss[0])
 
 
 def _check(ids: Array, keep: Array, window: int, inputs: Array, outputs: Array, against: Outputs) -> None:

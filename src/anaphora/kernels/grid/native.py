@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,30 +10,19 @@ from torch.autograd.function import once_differentiable
 
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import c
+from anaphora.native.c import CLibrary, beside
 
 Directions = tuple[tuple[bool, bool], ...]
 _GROUP = 8  # pictures that go through a wave together, as in the prelude
 
 
-@cache
-def library(double: bool) -> ctypes.CDLL | None:
-    """``waves.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    loaded = c.load_beside(__package__, "waves.c", name="grid", before=prelude(double))
-    if loaded is None:
-        return None
-    loaded.packed_size.restype = ctypes.c_longlong
-    loaded.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
-    return loaded
-
-
-def ready(*tensors: Tensor) -> bool:
-    """Whether `waves` can be used on these tensors."""
-    dtype = tensors[0].dtype
-    known = dtype in (torch.float32, torch.float64) and all(
-        tensor.dtype == dtype and tensor.device.type == "cpu" for tensor in tensors
-    )
-    return known and library(dtype == torch.float64) is not None
+library = CLibrary(
+    "grid",
+    lambda double: prelude(double) + beside(__package__, "waves.c"),
+    no_memory="a two-dimensional LSTM ran out of memory; use smaller batches or pictures",
+    void=("pack",),
+    counts=("packed_size",),
+)
 
 
 def waves(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
@@ -61,7 +48,7 @@ class _Waves(torch.autograd.Function):
         states = x.new_empty(*x.shape[:3], len(directions), hidden)
         torch.addmm(bias, x.view(places, -1), weight.T, out=gates)
         packed = _packed(recurrent, (5 * hidden, hidden, hidden, 1))
-        _call("grid_forward", _sizes(states, directions), (gates, packed, cells, states))
+        library.call(x.dtype, "grid_forward", _sizes(states, directions), (gates, packed, cells, states))
         ctx.save_for_backward(x, weight, recurrent, states)
         ctx.directions, ctx.kept = directions, workspace.Lease((gates, cells))
         return states
@@ -77,7 +64,7 @@ class _Waves(torch.autograd.Function):
         of_cells = workspace.take(x, cells.numel()).zero_()
         packed = _packed(recurrent, (hidden, 5 * hidden, 1, hidden))
         given = (gates, cells, packed, of_states, of_cells, of_gates)
-        _call("grid_backward", _sizes(states, ctx.directions), given)
+        library.call(x.dtype, "grid_backward", _sizes(states, ctx.directions), given)
         found = (
             (of_gates @ weight).view_as(x) if needed[0] else None,
             of_gates.T @ x.view(len(gates), -1) if needed[1] else None,
@@ -104,19 +91,16 @@ def _outer_products(of_gates: Tensor, states: Tensor, recurrent: Tensor, directi
             # Row r of the gradient meets row r + distance of the states: both are counted by r.
             neighbours = states.data_ptr() + (distance * count + k) * hidden * states.element_size()
             gradients = of_gates.data_ptr() + k * 5 * hidden * of_gates.element_size()
-            pointers = (gradients, neighbours, found[k, side].data_ptr(), chosen.data_ptr())
-            _run("outer", found, sizes, pointers)
+            library.call(found.dtype, "outer", sizes, (gradients, neighbours, found[k, side], chosen))
     return found
 
 
 def _packed(recurrent: Tensor, how: tuple[int, int, int, int]) -> Tensor:
     """Every matrix of U in the order products read it; ``how``: columns, inner size and the strides of both."""
-    loaded = library(recurrent.dtype == torch.float64)
-    assert loaded is not None
     matrices = recurrent.flatten(0, 1)
-    packed = recurrent.new_empty(len(matrices), loaded.packed_size(how[0], how[1]))
+    packed = recurrent.new_empty(len(matrices), library.count(recurrent.dtype, "packed_size", *how[:2]))
     for matrix, place in zip(matrices, packed, strict=True):
-        _run("pack", recurrent, how, (matrix.data_ptr(), place.data_ptr()))
+        library.call(recurrent.dtype, "pack", how, (matrix, place))
     return packed
 
 
@@ -124,14 +108,3 @@ def _sizes(states: Tensor, directions: Directions) -> tuple[int, ...]:
     jobs = len(directions) * -(-states.shape[0] // _GROUP)
     flips = (bottom + 2 * right for bottom, right in directions)
     return (*states.shape, max(1, min(torch.get_num_threads(), jobs)), *flips)
-
-
-def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor, ...]) -> None:
-    _run(name, tensors[0], sizes, tuple(tensor.data_ptr() for tensor in tensors))
-
-
-def _run(name: str, like: Tensor, sizes: tuple[int, ...], pointers: tuple[int, ...]) -> None:
-    function = getattr(library(like.dtype == torch.float64), name)
-    n, p = (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(pointers))(*pointers)
-    if function(n, p) and name != "pack":  # what packs returns nothing
-        raise MemoryError("a two-dimensional LSTM ran out of memory; use smaller batches or pictures")

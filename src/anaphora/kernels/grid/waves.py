@@ -28,7 +28,7 @@ def grid_states(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, dire
     weight ``(directions·5·hidden, inputs)`` and bias ``(directions·5·hidden,)`` make p = W x + b of the package;
     recurrent is U.
     """
-    if native.ready(x, weight, bias, recurrent) and not torch.is_autocast_enabled("cpu"):
+    if native.library.ready(x, weight, bias, recurrent) and not torch.is_autocast_enabled("cpu"):
         return native.waves(x, weight, bias, recurrent, directions)
     pre = F.linear(x, weight, bias).view(*x.shape[:3], len(directions), -1)
     # A cell is a sum over many places, too many for half precision.

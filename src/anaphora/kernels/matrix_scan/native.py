@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,13 +10,17 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import c
+from anaphora.native.c import CLibrary, beside, plain
 from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 16  # multiplications that are worth a thread
-KINDS = (torch.float32, torch.float64)
 Pair = tuple[Tensor, Tensor]
+library = CLibrary(
+    "matrix_scan",
+    lambda double: prelude(double) + beside(__package__, "scan.c"),
+    no_memory="matrix_scan ran out of memory; use smaller batches",
+)
 
 
 def serves(
@@ -27,7 +29,7 @@ def serves(
     """Whether the program takes these: on the CPU, where there is a compiler, every shape as `matrix_scan` has it, and
     neither torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
     given = [x for x in (r, k, v, w, state, a, b) if x is not None]
-    if not all(x.device.type == "cpu" and x.is_floating_point() for x in given) or v.dim() != 4:
+    if not (plain(*given) and all(x.is_floating_point() for x in given)) or v.dim() != 4:
         return False
     keys, matrix = (*v.shape[:3], k.shape[-1]), (v.shape[0], v.shape[2], k.shape[-1], v.shape[3])
     return (
@@ -36,7 +38,7 @@ def serves(
         and (state is None or state.shape == matrix)
         and min((*keys, *v.shape)) > 0
         and not transformed()
-        and library(_kind(v) == torch.float64) is not None
+        and library.functions(_kind(v)) is not None
     )
 
 
@@ -54,12 +56,6 @@ def run(
 
 def _kind(v: Tensor) -> torch.dtype:
     return torch.promote_types(v.dtype, torch.float32)
-
-
-@cache
-def library(double: bool) -> ctypes.CDLL | None:
-    """``scan.c``, compiled at first use; None where that cannot be done."""
-    return c.load_beside(__package__, "scan.c", name="matrix_scan", before=prelude(double))
 
 
 class _Scan(torch.autograd.Function):
@@ -112,11 +108,7 @@ def _call(name: str, given: Sequence[Tensor | None], tensors: Sequence[Tensor | 
     assert k is not None
     assert v is not None
     assert w is not None
-    loaded = library(v.dtype == torch.float64)
     sizes = [*k.shape, v.shape[3], int(w.dim() == 3), int(a is not None)]
     work = k.numel() * v.shape[3]
     threads = max(1, min(torch.get_num_threads(), k.shape[0] * k.shape[2], work // PER_THREAD))
-    n = (ctypes.c_longlong * 8)(*sizes, threads)
-    p = (ctypes.c_void_p * len(tensors))(*(0 if x is None else x.data_ptr() for x in tensors))
-    if getattr(loaded, name)(n, p):
-        raise MemoryError("matrix_scan ran out of memory; use smaller batches")
+    library.call(v.dtype, name, (*sizes, threads), tensors)

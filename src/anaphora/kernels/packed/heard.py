@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +42,7 @@ class HeardChunk:
         maps += [(w.detach().permute(0, 2, 1).flatten(1), b) for w, b, _ in parts.convolutions]
         maps += [(parts.gates, parts.gates_bias), (parts.output, parts.output_bias)]
         packed = [native.pack(weight, bias) for weight, bias in maps]
-        self._kept = [tensor for one in packed for tensor in (one.weights, one.bias)]
-        self._places = [tensor.data_ptr() for tensor in self._kept]
+        self._weights = [tensor for one in packed for tensor in (one.weights, one.bias)]
         layers = [
             number for w, _, stride in parts.convolutions for number in (w.shape[1], w.shape[0], stride)
         ]
@@ -52,9 +50,6 @@ class HeardChunk:
         self._sizes = (
             self.chunk, self.earlier, frame, parts.hop, bins, self.hidden, len(parts.convolutions), *layers,
         )  # fmt: skip
-        self._kind = ctypes.c_longlong * (1 + len(self._sizes))
-        self._pointers = ctypes.c_void_p * (8 + len(self._places))
-        self._function = native.library().heard_chunk  # type: ignore[union-attr]
 
     def __call__(
         self, samples: Tensor, before: Tensor, h: Tensor, c: Tensor
@@ -73,7 +68,7 @@ class HeardChunk:
             torch.empty_like(given[3]),
             torch.empty_like(given[1]),
         )
-        places = [tensor.data_ptr() for tensor in (*given, *found)]
-        if self._function(self._kind(rows, *self._sizes), self._pointers(*places, *self._places)):
-            raise MemoryError("a chunk ran out of memory; use smaller batches")
+        tensors = (*given, *found, *self._weights)
+        no_memory = "a chunk ran out of memory; use smaller batches"
+        native.library.call(native.FLOAT, "heard_chunk", (rows, *self._sizes), tensors, no_memory=no_memory)
         return found

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,27 +10,22 @@ from torch.nn import functional as F
 
 from anaphora.kernels.packed.memory import large_pages
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.kernels.snapshot import address_of
-from anaphora.native import c
-from anaphora.native.c import check
+from anaphora.native.c import LANES, CLibrary, address_of, beside, check
 
 _MOST_INPUTS = (
     2**31 - 1
 ) // 127**2  # of eight bits: so many products of two of them can be summed in 32 bits
 _FILES = ("product.c", "step.c", "stack.c", "heard.c")
 _THREADED = 1 << 22  # multiplications for which it is worth starting a thread
-
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """The compiled functions; None where there is no compiler, and torch operations do the work."""
-    before = c.LANES.read_text() + prelude(double=False)
-    return c.load_beside(__package__, *_FILES, name="packed", before=before)
-
-
-def ready(*tensors: Tensor) -> bool:
-    """Whether the functions can be used on these tensors."""
-    return all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors) and library() is not None
+FLOAT = torch.float32
+library = CLibrary(
+    "packed",
+    lambda double: LANES.read_text() + prelude(double) + beside(__package__, *_FILES),
+    (FLOAT,),
+    no_memory="a step of decoding ran out of memory; use shorter or smaller batches",
+    void=("pack", "pack_int8"),
+    counts=("panel_width",),
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +45,6 @@ class Packed:
 
 def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     """weight ``(n, k)``, bias ``(n,)`` or none."""
-    loaded = library()
-    assert loaded is not None
     weight = weight.detach().contiguous()
     if weight.dim() != 2:
         raise ValueError(f"packed weights must be (outputs, inputs), got {tuple(weight.shape)}.")
@@ -66,12 +56,12 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
         raise ValueError(
             f"packed weights of eight bits may have at most {_MOST_INPUTS} inputs, got {inputs}."
         )
-    broad = -(-outputs // loaded.panel_width()) * loaded.panel_width()
+    panel = library.count(FLOAT, "panel_width")
+    broad = -(-outputs // panel) * panel
     filled = F.pad(weight.new_zeros(outputs) if bias is None else bias.detach(), (0, broad - outputs))
     if not int8:
         packed = large_pages(broad * inputs)
-        sizes = (ctypes.c_longlong * 4)(outputs, inputs, inputs, 1)
-        loaded.pack(sizes, (ctypes.c_void_p * 2)(address_of(weight), packed.data_ptr()))
+        library.call(FLOAT, "pack", (outputs, inputs, inputs, 1), (address_of(weight), packed))
         return Packed(outputs, inputs, packed, filled)
     scale = F.pad(weight.abs().amax(1) / 127, (0, broad - outputs))
     rounded = (
@@ -79,7 +69,7 @@ def pack(weight: Tensor, bias: Tensor | None, *, int8: bool = False) -> Packed:
     )
     packed = torch.zeros(broad * -(-inputs // 4) * 4, dtype=torch.int8)
     shift = torch.zeros(broad, dtype=torch.int32)
-    loaded.pack_int8(*_arguments((outputs, inputs), (rounded, packed, shift)))
+    library.call(FLOAT, "pack_int8", (outputs, inputs), (rounded, packed, shift))
     return Packed(outputs, inputs, packed, filled, scale, shift)
 
 
@@ -214,13 +204,7 @@ def _check_heads(query: Tensor, heads: int) -> None:
 
 
 def _call(name: str, sizes: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> None:
-    failed = getattr(library(), name)(*_arguments(sizes, tensors))
-    if failed == 2:
-        raise ValueError(f"{name}: a row points at a past or a memory that is not there.")
-    if failed:
-        raise MemoryError("a step of decoding ran out of memory; use shorter or smaller batches")
+    def elsewhere() -> str:
+        return f"{name}: a row points at a past or a memory that is not there."
 
-
-def _arguments(sizes: tuple[int, ...], tensors: tuple[Tensor | None, ...]) -> tuple[Any, Any]:
-    places = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-    return (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(places))(*places)
+    library.call(FLOAT, name, sizes, tensors, out_of_range=elsewhere)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm
 from anaphora.kernels.packed import native
-from anaphora.kernels.snapshot import address_of
-from anaphora.native.c import check
+from anaphora.native.c import address_of, check, plain
 
 TURN = 128
 """Rows that go through all layers together: what is between two products then stays in the cache."""
@@ -58,8 +57,10 @@ class Stack:
     @staticmethod
     def fits(layers: Sequence[Layer], shape: Shape) -> bool:
         """Whether there is a compiler, all weights are float32 on the CPU, and rows are whole vectors."""
-        weights = [layer.inward.weight for layer in layers]
-        return layers[0].outward.weight.shape[0] % 16 == 0 and native.ready(*weights)
+        parts = [part for layer in layers for part in vars(layer).values()]
+        maps = [t for part in parts if isinstance(part, Map) for t in (part.weight, part.bias)]
+        norms = [t for part in parts if isinstance(part, Norm) for t in (part.gain, part.shift)]
+        return layers[0].outward.weight.shape[0] % 16 == 0 and plain(*norms) and native.library.ready(*maps)
 
     def _own(self, tensor: Tensor) -> Tensor:
         self._kept.append(tensor.contiguous().clone())
@@ -129,17 +130,16 @@ class Stack:
         shift = None if norm.shift is None else norm.shift.detach().float().contiguous()
         out = torch.empty_like(x)
         given = (x, gain, shift, self._eps, out)
-        places = (ctypes.c_void_p * 5)(*(None if t is None else address_of(t) for t in given))
-        native.library().norm_rows((ctypes.c_longlong * 2)(len(x), self.width), places)  # type: ignore[union-attr]
+        places = [None if t is None else address_of(t) for t in given]
+        native.library.call(native.FLOAT, "norm_rows", (len(x), self.width), places)
         return out
 
     def _call(self, name: str, numbers: tuple[int, ...], x: Tensor, more: tuple[Tensor, ...]) -> None:
-        angles = None if self._angles is None else self._angles.data_ptr()
-        first = (x.data_ptr(), ctypes.addressof(self._parts), angles, self._eps.data_ptr())
-        places = (*first, *(tensor.data_ptr() for tensor in more))
-        sizes = (ctypes.c_longlong * len(numbers))(*numbers)
-        failed = getattr(native.library(), name)(sizes, (ctypes.c_void_p * len(places))(*places))
-        if failed == 2:
-            raise ValueError(f"{name}: a row points at a past that is not there.")
-        if failed:
-            raise MemoryError("a stack of layers ran out of memory; use shorter or smaller batches")
+        native.library.call(
+            native.FLOAT,
+            name,
+            numbers,
+            (x, ctypes.addressof(self._parts), self._angles, self._eps, *more),
+            no_memory="a stack of layers ran out of memory; use shorter or smaller batches",
+            out_of_range=lambda: f"{name}: a row points at a past that is not there.",
+        )

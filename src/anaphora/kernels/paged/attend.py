@@ -27,7 +27,7 @@ def attend_pages(
     in order. ``slopes`` ``(heads,)`` are those of `Alibi`; ``reach``: how many of the last places are seen, None for all.
     A row's result depends on its own past alone, to the last bit.
     """
-    if native.ready(query, pages):
+    if native.library.ready(query, pages):
         return native.attend_pages(query, pages, table, heads=heads, slopes=slopes, reach=reach)
     if query.is_cuda and find_spec("triton") is not None:
         programs = import_module("anaphora.kernels.paged.programs")

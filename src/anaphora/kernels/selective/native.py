@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,18 +10,24 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.selective.chunks import by_chunks
-from anaphora.native import c
+from anaphora.native.c import CLibrary, beside, plain
 from anaphora.native.transformed import transformed
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 15  # numbers of states that are worth a thread
+library = CLibrary(
+    "selective",
+    lambda double: prelude(double) + beside(__package__, "scan.c"),
+    no_memory="a selective scan ran out of memory; use smaller batches",
+    counts=("channels",),
+)
 
 
 def can_run(u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state: Tensor) -> bool:
     """Whether the program takes these: on the CPU, where there is a compiler, every shape as `selective_scan` has it, and
     neither torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
     given = (u, delta, rate, b, c, state)
-    if not all(x.device.type == "cpu" and x.is_floating_point() for x in given) or u.dim() != 3:
+    if not (plain(*given) and all(x.is_floating_point() for x in given)) or u.dim() != 3:
         return False
     batch, time, width = u.shape
     count = rate.shape[-1]
@@ -31,9 +35,9 @@ def can_run(u: Tensor, delta: Tensor, rate: Tensor, b: Tensor, c: Tensor, state:
     return (
         all(x.shape == shape for x, shape in zip(given[1:], shapes, strict=True))
         and min(batch, time, width, count) > 0
-        and state.dtype in (torch.float32, torch.float64)
+        and state.dtype in library.dtypes
         and not transformed()
-        and library(state.dtype == torch.float64) is not None
+        and library.functions(state.dtype) is not None
     )
 
 
@@ -46,25 +50,13 @@ def selective_scan(
     return y.to(u.dtype), last
 
 
-@cache
-def library(double: bool) -> ctypes.CDLL | None:
-    """``scan.c``, compiled at first use; None where that cannot be done."""
-    loaded = c.load_beside(__package__, "scan.c", name="selective", before=prelude(double))
-    if loaded is None:
-        return None
-    loaded.channels.restype = ctypes.c_longlong
-    return loaded
-
-
 class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Any:
         u, _, rate, *_, state = given
         y, last, marks = torch.empty_like(u), torch.empty_like(state), None
         if any(ctx.needs_input_grad):
-            loaded = library(u.dtype == torch.float64)
-            assert loaded is not None
-            channels = loaded.channels()
+            channels = library.count(u.dtype, "channels")
             batch, time, width = u.shape
             blocks = -(-width // channels)
             marks = u.new_empty(batch, -(-time // STEPS), blocks, rate.shape[1], channels)
@@ -97,9 +89,5 @@ def _differentiable(
 
 
 def _call(name: str, u: Tensor, rate: Tensor, tensors: Sequence[Tensor | None]) -> None:
-    loaded = library(u.dtype == torch.float64)
     threads = max(1, min(torch.get_num_threads(), u.numel() * rate.shape[1] // PER_THREAD))
-    n = (ctypes.c_longlong * 5)(*u.shape, rate.shape[1], threads)
-    p = (ctypes.c_void_p * len(tensors))(*(0 if x is None else x.data_ptr() for x in tensors))
-    if getattr(loaded, name)(n, p):
-        raise MemoryError("a selective scan ran out of memory; use smaller batches")
+    library.call(u.dtype, name, (*u.shape, rate.shape[1], threads), tensors)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.source import prelude
-from anaphora.native import c
-from anaphora.native.c import check
+from anaphora.native.c import CLibrary, beside, check
 
 _THREADED = 256  # frames for which it is worth starting a thread
 
 
-@cache
-def library() -> ctypes.CDLL | None:
-    """``energies.c``, compiled at first use; None where that cannot be done, and torch operations do the work."""
-    return c.load_beside(__package__, "energies.c", name="sound", before=prelude(double=True))
+library = CLibrary(
+    "sound",
+    lambda double: prelude(double) + beside(__package__, "energies.c"),
+    (torch.float64,),
+    no_memory="features of sound ran out of memory; use shorter windows",
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,6 @@ def energies(
     x'_n = x_n − preemphasis x_{n−1}, and zero from ``lengths`` (B,) on (None: n). A frame begins every ``hop`` samples
     where a whole window fits; T is at least 1.
     """
-    loaded = library()
-    assert loaded is not None
     waves, before = waves.double().contiguous(), before.double().contiguous()
     rows, samples = waves.shape
     if not samples or hop < 1:
@@ -88,10 +85,7 @@ def energies(
     sizes = (threads, rows, frames, samples, hop, len(bank.window), len(bank.turns), len(bank.heard))
     factor = torch.tensor(preemphasis, dtype=torch.float64)
     given = (waves, before, ends, factor, bank.window, bank.turns, bank.half_turns, bank.places)
-    tensors = (*given, bank.heard, bank.weights, out)
-    n = (ctypes.c_longlong * len(sizes))(*sizes)
-    if loaded.energies(n, (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))):
-        raise MemoryError("features of sound ran out of memory; use shorter windows")
+    library.call(torch.float64, "energies", sizes, (*given, bank.heard, bank.weights, out))
     return out
 
 

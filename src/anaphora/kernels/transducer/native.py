@@ -6,29 +6,21 @@ ten passes.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from anaphora.native import c
-from anaphora.native.c import check
+from anaphora.native.c import LANES, CLibrary, beside, check
 
-
-@cache
-def library() -> ctypes.CDLL | None:
-    """``loss.c``, compiled at first use; None where that cannot be done."""
-    return c.load_beside(__package__, "loss.c", name="transducer", before=c.LANES.read_text())
-
-
-def ready(logits: Tensor) -> bool:
-    """Whether these logits can be given to `forward`."""
-    served = logits.device.type == "cpu" and logits.dtype == torch.float32 and logits.numel() > 0
-    return served and library() is not None
+library = CLibrary(
+    "transducer",
+    lambda double: LANES.read_text() + beside(__package__, "loss.c"),
+    (torch.float32,),
+    no_memory="transducer_loss: there is no memory for the sums of one row; use shorter ones.",
+)
 
 
 class Found(NamedTuple):
@@ -79,21 +71,16 @@ def gradient(job: Job, found: Found, upstream: Tensor) -> Tensor:
 def _by_rows(name: str, job: Job, tensors: Sequence[Tensor]) -> None:
     """Rows are shared out over PyTorch's number of threads, which changes no result."""
     rows, time, places, symbols = job.logits.shape
-    function = getattr(library(), name)
-    addresses = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
 
-    def run(first: int, end: int) -> int:
-        n = (ctypes.c_int64 * 6)(time, places, symbols, job.blank, first, end)
-        return int(function(n, addresses))
+    def run(first: int, end: int) -> None:
+        library.call(torch.float32, name, (time, places, symbols, job.blank, first, end), tensors)
 
     threads = min(torch.get_num_threads(), rows)
     if threads > 1 and job.logits.numel() >= _WORTH_THREADS:
         with ThreadPoolExecutor(threads) as pool:  # C holds no lock of Python's
-            failed = any(pool.map(run, range(rows), range(1, rows + 1)))
+            list(pool.map(run, range(rows), range(1, rows + 1)))
     else:
-        failed = bool(run(0, rows))
-    if failed:
-        raise MemoryError("transducer_loss: there is no memory for the sums of one row; use shorter ones.")
+        run(0, rows)
 
 
 _WORTH_THREADS = 2**17

@@ -66,7 +66,7 @@ def transducer_loss(
         return fused_loss(logits, given)
     labels, frames, sizes = given.checked()
     check_places(labels.shape[1], places)
-    function = _NativeLosses if native.ready(logits) else _Losses
+    function = _NativeLosses if native.library.ready(logits) and logits.numel() else _Losses
     losses: Tensor = function.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
     if reduction == "none":
         return losses

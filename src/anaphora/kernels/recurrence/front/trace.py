@@ -22,7 +22,7 @@ from anaphora.kernels.recurrence.backends.base import Params, StepFunction
 from anaphora.kernels.recurrence.front import operations_rows  # noqa: F401  (adds its rules)
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Graph, Node
 from anaphora.kernels.recurrence.front.operations import write_down
-from anaphora.kernels.snapshot import address_of
+from anaphora.native.c import address_of
 
 aten = torch.ops.aten
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,13 +15,11 @@ from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import make_program
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
 from anaphora.kernels.recurrence.front.plan import Plan
-from anaphora.kernels.snapshot import address_of
-from anaphora.native import c
+from anaphora.native.c import CLibrary, address_of
 
 name: BackendName = "c"
 about = "the plan compiled as C"
 planned = True
-_LOADED: dict[tuple[str, str], ctypes.CDLL] = {}  # by source and what it is compiled for
 ROWS_PER_THREAD = 8
 
 
@@ -32,24 +29,22 @@ class CompiledPlan:
     def __init__(self, plan: Plan, double: bool):
         self.plan = plan
         self.program = make_program(plan, double)
-        key = (self.program.source, c.target())
-        if key not in _LOADED:
-            _LOADED[key] = c.load(self.program.source, "recurrence")
-        library = _LOADED[key]
-        names = ("forward", "forward_keep", "backward", "step", "step_row")
-        self.functions = {name: getattr(library, name) for name in names}
-        library.packed_size.restype = ctypes.c_longlong
-        library.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
-        self.pack_functions = {False: library.pack, True: library.pack_row}
-        self.packed_size = library.packed_size
-        self.outer_function = library.outer
-        self.constants = torch.tensor(
-            self.program.constants or [0.0], dtype=torch.float64 if double else torch.float32
+        self.dtype = torch.float64 if double else torch.float32
+        source = self.program.source
+        self.library = CLibrary(
+            "recurrence",
+            lambda double: source,
+            (self.dtype,),
+            no_memory="a recurrence ran out of memory; use shorter or smaller batches",
+            void=("pack", "pack_row"),
+            counts=("packed_size",),
         )
+        self.steps = self.library.load(self.dtype)  # raises where it cannot be compiled
+        self.constants = torch.tensor(self.program.constants or [0.0], dtype=self.dtype)
 
     def check(self, tensors: Sequence[Tensor], matrices: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
         """Machine code does not notice a tensor of another type, size or device, so this does."""
-        dtype = self.constants.dtype
+        dtype = self.dtype
         if not all(t.is_cpu for t in tensors):
             raise RuntimeError("expected all tensors of a recurrence on the CPU, got one on another device")
         wrong = next((t.dtype for t in tensors if t.dtype != dtype), None)
@@ -65,27 +60,24 @@ class CompiledPlan:
 
     def call(self, name: str, head: Sequence[int], rows: Tensor, arrays: dict[str, Tensor | None]) -> None:
         """Run one of the program's functions. ``rows``: order and lengths, ``(2, B)``."""
-        numbers = (*head, *self.program.sizes)
-        pointers: list[int] = [rows[0].data_ptr(), rows[1].data_ptr(), self.constants.data_ptr()]
-        for array in self.program.arrays[name]:
-            tensor = arrays[array]
-            # Parameters among them are only read; what the program writes to was made for it.
-            found = address_of if array.startswith("vector") else Tensor.data_ptr
-            pointers.append(0 if tensor is None else found(tensor))
-        n = (ctypes.c_longlong * len(numbers))(*numbers)
-        p = (ctypes.c_void_p * len(pointers))(*pointers)
-        if self.functions[name](n, p):
-            raise MemoryError("a recurrence ran out of memory; use shorter or smaller batches")
+        # Parameters among them are only read; what the program writes to was made for it.
+        tensors = [
+            address_of(tensor) if tensor is not None and array.startswith("vector") else tensor
+            for array in self.program.arrays[name]
+            for tensor in (arrays[array],)
+        ]
+        self.library.call(
+            self.dtype, name, (*head, *self.program.sizes), (rows[0], rows[1], self.constants, *tensors)
+        )
 
     def pack(self, matrix: Tensor, transposed: bool = False, row: bool = False) -> Tensor:
         """A matrix ``(out, in)`` in the order the products read it; ``row``: for one row at a time."""
         matrix = matrix.resolve_neg()
         out, inner = matrix.shape[::-1] if transposed else matrix.shape
         ln, lk = matrix.stride()[::-1] if transposed else matrix.stride()
-        packed = matrix.new_empty(self.packed_size(out, inner))
-        n = (ctypes.c_longlong * 4)(out, inner, ln, lk)
-        p = (ctypes.c_void_p * 2)(address_of(matrix), packed.data_ptr())
-        self.pack_functions[row](n, p)
+        packed = matrix.new_empty(self.library.count(self.dtype, "packed_size", out, inner))
+        function = "pack_row" if row else "pack"
+        self.library.call(self.dtype, function, (out, inner, ln, lk), (address_of(matrix), packed))
         return packed
 
     def outer(self, a: Tensor, b: Tensor, rows: Tensor | None) -> Tensor:
@@ -95,10 +87,9 @@ class CompiledPlan:
             count = len(rows)
         result = a.new_empty(m, n)
         threads = max(1, min(torch.get_num_threads(), m // 128))
-        numbers = (ctypes.c_longlong * 6)(m, n, count, threads, a.stride(0), b.stride(0))
-        places = (a.data_ptr(), b.data_ptr(), result.data_ptr(), 0 if rows is None else rows.data_ptr())
-        if self.outer_function(numbers, (ctypes.c_void_p * 4)(*places)):
-            raise MemoryError("a weight gradient ran out of memory")
+        sizes = (m, n, count, threads, a.stride(0), b.stride(0))
+        no_memory = "a weight gradient ran out of memory"
+        self.library.call(self.dtype, "outer", sizes, (a, b, result, rows), no_memory=no_memory)
         return result
 
 

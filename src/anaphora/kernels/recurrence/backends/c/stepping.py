@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.c.compiled import CompiledPlan
 from anaphora.kernels.recurrence.front.trace import Trace
-from anaphora.kernels.snapshot import address_of
+from anaphora.native.c import address_of
 
 FIRST = 3  # where in a call's block the addresses of x, the states and y begin
 _THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
@@ -89,5 +89,5 @@ class Stepper:
         pointers[0], pointers[1] = rows.data_ptr(), rows.data_ptr() + 8 * batch
         parts = (numbers, pointers, self.targets)
         block = (ctypes.c_uint64 * (FIRST + self.targets[0]))(*(ctypes.addressof(part) for part in parts))
-        function = self.compiled.functions["step_row" if batch == 1 else "step"]
+        function = getattr(self.compiled.steps, "step_row" if batch == 1 else "step")
         return StepCall(function, block, (rows, packed.tensors, *parts))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -18,8 +16,7 @@ from anaphora.kernels.recurrence.backends.scan.source_c import (
 from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Unit, cut_units
-from anaphora.kernels.snapshot import address_of
-from anaphora.native import c
+from anaphora.native.c import CLibrary, address_of
 
 _PER_THREAD = 1 << 14  # numbers a thread should have to do at least
 _BLOCK = 64  # columns that a thread takes at a time, at least
@@ -31,10 +28,19 @@ class CompiledUnits:
     def __init__(self, plan: Plan, double: bool):
         units = cut_units(plan)
         source, self.programs = units_source(units, double)
-        self.library = _load(source, c.target())
-        self.products = _load(products_source(double), c.target())
-        self.products.packed_size.restype = ctypes.c_longlong
-        self.products.packed_size.argtypes = (ctypes.c_longlong, ctypes.c_longlong)
+        self.dtype = torch.float64 if double else torch.float32
+        no_memory = "a recurrence ran out of memory; use shorter or smaller batches"
+        self.library = CLibrary("scan", lambda double: source, (self.dtype,), no_memory=no_memory)
+        self.products = CLibrary(
+            "scan",
+            products_source,
+            (self.dtype,),
+            no_memory="a weight gradient ran out of memory",
+            void=("pack",),
+            counts=("packed_size",),
+        )
+        for library in (self.library, self.products):
+            library.load(self.dtype)  # raises where it cannot be compiled
         self.number = {id(unit): k for k, unit in enumerate(units)}
 
     # ------------------------------------------------------------------ units
@@ -106,15 +112,13 @@ class CompiledUnits:
             numbers += [given.sequences[sequence].shape[-1], start]
         program: UnitProgram = self.programs[k]
         order = program.forward if name == "forward" else program.backward
-        pointers = [lengths.data_ptr()]
-        for array in order:
-            tensor = arrays.get(array)
-            # Parameters among them are only read; what the program writes to was made for it.
-            place = address_of if array.startswith("vector") else Tensor.data_ptr
-            pointers.append(0 if tensor is None else place(tensor))
-        n, p = (ctypes.c_longlong * len(numbers))(*numbers), (ctypes.c_void_p * len(pointers))(*pointers)
-        if getattr(self.library, f"{name}{k}")(n, p):
-            raise MemoryError("a recurrence ran out of memory; use shorter or smaller batches")
+        # Parameters among them are only read; what the program writes to was made for it.
+        tensors = [
+            address_of(tensor) if tensor is not None and array.startswith("vector") else tensor
+            for array in order
+            for tensor in (arrays.get(array),)
+        ]
+        self.library.call(self.dtype, f"{name}{k}", numbers, (lengths, *tensors))
 
     # ------------------------------------------------------------------ products
     def multiply(self, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
@@ -126,16 +130,15 @@ class CompiledUnits:
         rows = real_rows(time, lengths)
         count = batch * time if rows is None else len(rows)
         threads = max(1, min(torch.get_num_threads(), count * out * inner >> 20))
-        numbers = (ctypes.c_longlong * 6)(count, out, inner, threads, inner, out)
-        places = (x.data_ptr(), made.data_ptr(), packed.data_ptr(), 0 if rows is None else rows.data_ptr())
-        self.products.multiply(numbers, (ctypes.c_void_p * 4)(*places))
+        sizes = (count, out, inner, threads, inner, out)
+        self.products.call(self.dtype, "multiply", sizes, (x, made, packed, rows))
         return made
 
     def _packed(self, matrix: Tensor) -> Tensor:
         matrix = matrix.detach().resolve_neg()
-        packed = matrix.new_empty(self.products.packed_size(*matrix.shape))
-        n = (ctypes.c_longlong * 4)(*matrix.shape, *matrix.stride())
-        self.products.pack(n, (ctypes.c_void_p * 2)(address_of(matrix), packed.data_ptr()))
+        packed = matrix.new_empty(self.products.count(self.dtype, "packed_size", *matrix.shape))
+        sizes = (*matrix.shape, *matrix.stride())
+        self.products.call(self.dtype, "pack", sizes, (address_of(matrix), packed))
         return packed
 
     def outer(self, g: Tensor, x: Tensor, lengths: Tensor | None) -> Tensor:
@@ -145,13 +148,6 @@ class CompiledUnits:
         count = len(a) if rows is None else len(rows)
         made = a.new_empty(a.shape[1], b.shape[1])
         threads = max(1, min(torch.get_num_threads(), a.shape[1] // 128))
-        numbers = (ctypes.c_longlong * 6)(a.shape[1], b.shape[1], count, threads, a.stride(0), b.stride(0))
-        places = (a.data_ptr(), b.data_ptr(), made.data_ptr(), 0 if rows is None else rows.data_ptr())
-        if self.products.outer(numbers, (ctypes.c_void_p * 4)(*places)):
-            raise MemoryError("a weight gradient ran out of memory")
+        sizes = (a.shape[1], b.shape[1], count, threads, a.stride(0), b.stride(0))
+        self.products.call(self.dtype, "outer", sizes, (a, b, made, rows))
         return made
-
-
-@cache
-def _load(source: str, target: str) -> ctypes.CDLL:
-    return c.load(source, "scan")
