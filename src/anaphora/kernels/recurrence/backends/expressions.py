@@ -1,25 +1,16 @@
-"""Operations of a plan as expressions in C: shared by the backends that generate C or CUDA."""
+"""Operations and constants of a plan as expressions in C, CUDA and Triton, for all backends that generate text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from anaphora.kernels.recurrence.front.graph import Node, until
+from anaphora.kernels.recurrence.front.ops import OPS
 
 NUMBERS = Path(__file__).with_name("numbers.cu")
 """Number types and functions of generated CUDA; a text that takes it in defines KIND and FAST before."""
-_EXPRESSIONS = {
-    "add": "({0}+{1})",
-    "sub": "({0}-{1})",
-    "mul": "({0}*{1})",
-    "div": "({0}/{1})",
-    "neg": "(-{0})",
-    "gt": "({0}>{1}?K(1):K(0))",
-    "ge": "({0}>={1}?K(1):K(0))",
-    "select": "({0}!=K(0)?{1}:{2})",
-    "still": "{0}",
-}
 
 
 def name_of(node: Node) -> str:
@@ -28,9 +19,28 @@ def name_of(node: Node) -> str:
 
 
 def expression(op: str, args: list[str]) -> str:
-    """An operation of the plan in C, which is CUDA, too."""
-    form = _EXPRESSIONS.get(op)
+    """Return an operation of the plan in C, which is CUDA, too."""
+    form = OPS[op].c
     return form.format(*args) if form else f"r_{op}({','.join(args)})"
+
+
+def constant(value: float, digits: Callable[[float], str] = float.hex) -> str:
+    """Return a constant of the plan in C; ``digits`` spells a finite one."""
+    if value != value:
+        return "K(NAN)"
+    if abs(value) == float("inf"):
+        return f"K({'-' if value < 0 else ''}INFINITY)"
+    return f"K({digits(value)})"
+
+
+def triton_expression(op: str, args: list[str]) -> str:
+    """Return an operation of the plan in Triton."""
+    return OPS[op].triton.format(*args)
+
+
+def triton_constant(value: float) -> str:
+    """Return a constant of the plan in Triton."""
+    return f"({value!r})" if math.isfinite(value) else f"float('{value}')"
 
 
 class Body:
@@ -48,7 +58,7 @@ class Body:
             if node.number in self.names:
                 continue
             if node.op == "const":
-                self.names[node.number] = _constant(node.value)
+                self.names[node.number] = constant(node.value)
             elif node.op == "spread":
                 self.names[node.number] = self.names[node.args[0].number]
             else:
@@ -59,14 +69,6 @@ class Body:
                 self.names[node.number] = f"v{node.number}"
                 self.lines.append(f"const R v{node.number} = {text};")
         return self.names[root.number]
-
-
-def _constant(value: float) -> str:
-    if value != value:
-        return "K(NAN)"
-    if abs(value) == float("inf"):
-        return f"K({'-' if value < 0 else ''}INFINITY)"
-    return f"K({float.hex(value)})"
 
 
 def reductions(reduced: list[tuple[Node, str]], bound: str) -> list[str]:

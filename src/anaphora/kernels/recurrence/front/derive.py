@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from anaphora.kernels.recurrence.front.graph import LEAVES, Graph, Node, ancestors
+from anaphora.kernels.recurrence.front.ops import OPS
 
 
 @dataclass
@@ -74,7 +74,7 @@ def derive(
         elif node.op == "spread":
             flow(node.args[0], graph.reduce("sum", graph.spread(gradient, node.width)))
         else:
-            for argument, share in zip(node.args, _rules(graph, node, gradient), strict=True):
+            for argument, share in zip(node.args, _shares(graph, node, gradient), strict=True):
                 if share is not None:
                     narrow = argument.width == 1 and node.width > 1 and node.op not in ("sum", "maximum")
                     flow(argument, graph.reduce("sum", graph.spread(share, node.width)) if narrow else share)
@@ -105,55 +105,14 @@ def _reach(start: int, gradient: Node, width: int) -> int:
     return start + gradient.width if gradient.op != "const" else width
 
 
-def _rules(graph: Graph, node: Node, g: Node) -> list[Node | None]:
+def _shares(graph: Graph, node: Node, gradient: Node) -> tuple[Node | None, ...]:
     """The gradient of each argument; ``None`` where there is none."""
-    f = graph.pointwise
-    one = graph.const(1)
-    a = node.args[0]
-    b = node.args[1] if len(node.args) > 1 else a
-    rules: dict[str, Callable[[], list[Node | None]]] = {
-        "add": lambda: [g, g],
-        "sub": lambda: [g, f("neg", g)],
-        "mul": lambda: [f("mul", g, b), f("mul", g, a)],
-        "div": lambda: [f("div", g, b), f("neg", f("mul", g, f("div", node, b)))],
-        "neg": lambda: [f("neg", g)],
-        "exp": lambda: [f("mul", g, node)],
-        "log": lambda: [f("div", g, a)],
-        "log1p": lambda: [f("div", g, f("add", a, one))],
-        "tanh": lambda: [f("mul", g, f("sub", one, f("mul", node, node)))],
-        "sigmoid": lambda: [f("mul", g, f("mul", node, f("sub", one, node)))],
-        "relu": lambda: [f("select", f("ge", graph.const(0), node), graph.const(0), g)],
-        "abs": lambda: [f("mul", g, f("sign", a))],
-        "sqrt": lambda: [f("div", f("mul", g, graph.const(0.5)), node)],
-        "rsqrt": lambda: [f("mul", f("mul", g, graph.const(-0.5)), f("mul", node, f("mul", node, node)))],
-        "sin": lambda: [f("mul", g, f("cos", a))],
-        "cos": lambda: [f("neg", f("mul", g, f("sin", a)))],
-        "erf": lambda: [
-            f("mul", g, f("mul", graph.const(2 / math.sqrt(math.pi)), f("exp", f("neg", f("mul", a, a)))))
-        ],
-        "max": lambda: [_unless_less(graph, a, b, g), _unless_less(graph, b, a, g)],
-        "min": lambda: [_unless_less(graph, b, a, g), _unless_less(graph, a, b, g)],
-        "sign": lambda: [None],
-        "still": lambda: [None],
-        "gt": lambda: [None, None],
-        "ge": lambda: [None, None],
-        "select": lambda: [
-            None,
-            f("select", a, g, graph.const(0)),
-            f("select", a, graph.const(0), g),
-        ],
-        "sum": lambda: [graph.spread(g, a.width)],
-        "maximum": lambda: [*_peak(graph, node, [a], g)],
-    }
-    return rules[node.op]()
-
-
-def _unless_less(graph: Graph, a: Node, b: Node, g: Node) -> Node:
-    """The gradient of max(a, b) with respect to a: none where a < b, half where they are equal, and all of it where one
-    of them is NaN, which is how torch masks it."""
-    f = graph.pointwise
-    equal_or_more = f("select", f("ge", b, a), f("mul", g, graph.const(0.5)), g)
-    return f("select", f("gt", b, a), graph.const(0), equal_or_more)
+    graph.const(1)  # takes its number before what follows: generated text names values by their numbers
+    if node.op == "sum":
+        return (graph.spread(gradient, node.args[0].width),)
+    if node.op == "maximum":
+        return tuple(_peak(graph, node, [node.args[0]], gradient))
+    return OPS[node.op].gradient(graph.pointwise, graph.const, node, gradient, *node.args)
 
 
 def _peak(graph: Graph, node: Node, parts: list[Node], g: Node) -> list[Node]:

@@ -32,37 +32,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
+from anaphora.kernels.recurrence.front.ops import POINTWISE
+
 LEAVES = frozenset({"step", "row", "state", "vector", "const", "gradient"})
-POINTWISE = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "exp",
-        "log",
-        "log1p",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "abs",
-        "sign",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "erf",
-        "max",
-        "min",
-        "gt",
-        "ge",
-        "select",
-        "still",
-    ]
-)
-# Worth storing rather than computing twice.
-COSTLY = frozenset({"exp", "log", "log1p", "tanh", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "erf", "div"})
 REDUCTIONS = frozenset({"sum", "maximum"})
 
 Number: TypeAlias = "float | int"

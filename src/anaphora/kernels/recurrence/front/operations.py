@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Node
+from anaphora.kernels.recurrence.front.ops import OPS
 
 if TYPE_CHECKING:
     from anaphora.kernels.recurrence.front.trace import _Watcher
@@ -86,20 +87,9 @@ def check_rows(w: _Watcher, operands: Sequence[Any]) -> None:
                 raise CannotTrace("a value without its last axis meets a parameter; use keepdim=True")
 
 
-for _name in ("neg", "exp", "log", "log1p", "tanh", "sigmoid", "relu", "abs", "sqrt", "rsqrt", "sin", "cos"):
-    _RULES[_name] = _pointwise(_name)
-for _name, _op in (
-    ("erf", "erf"),
-    ("sgn", "sign"),
-    ("sign", "sign"),
-    ("mul", "mul"),
-    ("maximum", "max"),
-    ("minimum", "min"),
-    ("gt", "gt"),
-    ("ge", "ge"),
-    ("where", "select"),
-):
-    _RULES[_name] = _pointwise(_op)
+for _op in OPS.values():
+    for _name in _op.aten:
+        _RULES[_name] = _pointwise(_op.name)
 
 
 @rule("add")

@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 from anaphora.kernels.recurrence.front.derive import Derivative, derive
 from anaphora.kernels.recurrence.front.graph import (
-    COSTLY,
-    POINTWISE,
     REDUCTIONS,
     CannotTrace,
     Graph,
     Node,
     ancestors,
 )
+from anaphora.kernels.recurrence.front.ops import COSTLY, POINTWISE
 from anaphora.kernels.recurrence.front.rings import MatrixName, Ring, find_rings
 from anaphora.kernels.recurrence.front.trace import Trace
 

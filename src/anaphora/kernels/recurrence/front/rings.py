@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from anaphora.kernels.recurrence.front.graph import COSTLY, POINTWISE, Node, ancestors, parts_of
+from anaphora.kernels.recurrence.front.graph import Node, ancestors, parts_of
+from anaphora.kernels.recurrence.front.ops import BENDS, POINTWISE
 
 Kind = Literal["map", "scan", "walk", "loop"]
 MatrixName: TypeAlias = "Callable[[int, int], str]"  # (matrix, column of its product) -> the parameter's name
-_BENDS = COSTLY | {"relu", "max", "min", "abs", "sign", "gt", "ge"} - {"div"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _through_matrix(product: Node, nodes: Sequence[Node], name_of: MatrixName) -
             behind.add(node.number)
             if node.op == "slice" and node.args[0] is product:
                 part = node.index
-            if node.op in _BENDS:
+            if node.op in BENDS:
                 return f"{node.op} reads {states} through the matrix {name_of(product.index, part)}"
     return f"{states} goes through the matrix {name_of(product.index, part)}"
 

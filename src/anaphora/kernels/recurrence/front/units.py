@@ -17,7 +17,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from anaphora.kernels.recurrence.front.derive import Derivative, derive
-from anaphora.kernels.recurrence.front.graph import POINTWISE, REDUCTIONS, Graph, Node, ancestors
+from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Graph, Node, ancestors
+from anaphora.kernels.recurrence.front.ops import POINTWISE
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.rings import dependent, not_affine
 

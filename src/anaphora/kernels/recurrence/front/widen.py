@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from anaphora.kernels.recurrence.front.graph import POINTWISE, Node
+from anaphora.kernels.recurrence.front.graph import Node
+from anaphora.kernels.recurrence.front.ops import POINTWISE
 
 _Run = list[tuple[int, Node]]  # (where the columns start, the operation on them), neighbours in order
 

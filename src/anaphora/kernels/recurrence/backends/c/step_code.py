@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from anaphora.kernels.recurrence.backends.c.tables import Product, Store, Tables
 from anaphora.kernels.recurrence.backends.expressions import expression, name_of, reductions
-from anaphora.kernels.recurrence.front.graph import COSTLY, REDUCTIONS, Node, parts_of
+from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node, parts_of
+from anaphora.kernels.recurrence.front.ops import COSTLY
 
 
 @dataclass

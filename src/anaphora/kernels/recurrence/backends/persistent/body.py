@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anaphora.kernels.recurrence.backends.expressions import expression
+from anaphora.kernels.recurrence.backends.expressions import constant, expression
 from anaphora.kernels.recurrence.backends.persistent.columns import Key, Place, Program
 
 _LETTERS = {
@@ -48,7 +48,7 @@ class Body:
         node = self.columns.nodes[key[0]]
         place = self.columns.place(key)
         if place is None:
-            return f"K({node.value!r})" if node.op == "const" else f"v{key[0]}_{key[1]}[i]"
+            return constant(node.value, repr) if node.op == "const" else f"v{key[0]}_{key[1]}[i]"
         if place.kind == "vector":
             return f"p{place.index}_{place.block}"
         if place.kind == "carried":

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anaphora.kernels.recurrence.backends.persistent.linear import is_centred
-from anaphora.kernels.recurrence.front.graph import POINTWISE, REDUCTIONS, Node
+from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node
+from anaphora.kernels.recurrence.front.ops import POINTWISE
 
 Key = tuple[int, int]  # (number of the node, block of H columns); block 0 of a value one wide
 

@@ -5,38 +5,14 @@ The same evaluator, differentiated by torch itself, serves second derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.torch_ops.fixed import product as fixed_product
 from anaphora.kernels.recurrence.front.graph import Node, until
-
-_OPERATIONS: dict[str, Callable[..., Any]] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-    "div": torch.div,
-    "neg": torch.neg,
-    "exp": torch.exp,
-    "log": torch.log,
-    "log1p": torch.log1p,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "relu": torch.relu,
-    "abs": torch.abs,
-    "sign": torch.sgn,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "erf": torch.erf,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "still": torch.detach,
-}
+from anaphora.kernels.recurrence.front.ops import OPS
 
 
 class Evaluator:
@@ -62,6 +38,10 @@ class Evaluator:
         self, node: Node, values: dict[int, Tensor], matrices: Sequence[Tensor], like: Tensor
     ) -> Tensor:
         args = [values[a.number] for a in node.args]
+        pointwise = OPS.get(node.op)
+        if pointwise is not None:
+            result = pointwise.torch(*args)
+            return result.to(like.dtype) if result.dtype is torch.bool else result
         if node.op == "const":
             return torch.full((), node.value, dtype=like.dtype, device=like.device)
         if node.op == "product":
@@ -82,14 +62,7 @@ class Evaluator:
             return wide(args[0], node.args[0].width, like).sum(1, keepdim=True)
         if node.op == "maximum":
             return wide(args[0], node.args[0].width, like).amax(1, keepdim=True)
-        if node.op == "gt":
-            return (args[0] > args[1]).to(like.dtype)
-        if node.op == "ge":
-            return (args[0] >= args[1]).to(like.dtype)
-        if node.op == "select":
-            return torch.where(args[0] != 0, args[1], args[2])
-        result: Tensor = _OPERATIONS[node.op](*args)
-        return result
+        raise NotImplementedError(node.op)
 
     def _product(self, value: Tensor, matrix: Tensor) -> Tensor:
         if not value.is_cuda:

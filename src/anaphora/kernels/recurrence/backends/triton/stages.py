@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from anaphora.kernels.recurrence.front.graph import POINTWISE, REDUCTIONS, Node, until
+from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node, until
+from anaphora.kernels.recurrence.front.ops import POINTWISE
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.schedule import LOOP, backward_schedule, forward_schedule, tiers
 

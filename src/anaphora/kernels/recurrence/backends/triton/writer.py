@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
+from anaphora.kernels.recurrence.backends.expressions import triton_constant, triton_expression
 from anaphora.kernels.recurrence.backends.triton.stages import Item, Pass
 from anaphora.kernels.recurrence.front.graph import REDUCTIONS, Node
 
 KEPT = 2  # the value of RAGGED where a row that is not live keeps what it has; 1: it has nothing to keep
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-CALLS = {
-    "neg": "-{0}",
-    "exp": "tl.exp({0})",
-    "log": "tl.log({0})",
-    "log1p": "tl.log(1.0 + {0})",
-    "tanh": "tanh({0})",
-    "sigmoid": "tl.sigmoid({0})",
-    "relu": "tl.where({0} <= 0, 0.0, {0})",
-    "abs": "tl.abs({0})",
-    "sign": "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, 0.0))",
-    "sqrt": "tl.sqrt({0})",
-    "rsqrt": "tl.rsqrt({0})",
-    "sin": "tl.sin({0})",
-    "cos": "tl.cos({0})",
-    "erf": "tl.erf({0})",
-    "max": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
-    "min": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
-    "gt": "tl.where({0} > {1}, 1.0, 0.0)",
-    "ge": "tl.where({0} >= {1}, 1.0, 0.0)",
-    "select": "tl.where({0} != 0, {1}, {2})",
-    "still": "{0}",
-}
 
 
 @dataclass(frozen=True)
@@ -106,7 +83,7 @@ class Kernel:
         """The name of a value at some step, computed in this kernel or read."""
         node, chunk = item
         if node.op == "const":
-            return f"({node.value!r})" if math.isfinite(node.value) else f"float('{node.value}')"
+            return triton_constant(node.value)
         key = (when.prefix, *item.key)
         if key not in self.known:
             text = self._text(item, stage, when)
@@ -134,9 +111,7 @@ class Kernel:
         if node.op in REDUCTIONS:
             return self._reduction(node, stage, when)
         args = [self.ask(given.resolve(a, 0 if a.width == 1 else chunk), stage, when) for a in node.args]
-        if node.op in INFIX:
-            return f"{args[0]} {INFIX[node.op]} {args[1]}"
-        return CALLS[node.op].format(*args)
+        return triton_expression(node.op, args)
 
     def _read(self, node: Node, chunk: int, when: When) -> str:
         given, wide = self.passed, node.width > 1
@@ -167,7 +142,7 @@ class Kernel:
             return " + ".join(found)
         text = found[0]
         for more in found[1:]:
-            text = CALLS["max"].format(text, more)
+            text = triton_expression("max", [text, more])
         return text
 
 
