@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anaphora.models.embeddings.glove import GloVe as GloVe
     from anaphora.models.embeddings.neural_lm import NeuralLM as NeuralLM
     from anaphora.models.embeddings.neural_lm import RankingLM as RankingLM
-    from anaphora.models.embeddings.phrases import Phrases as Phrases
+    from anaphora.models.embeddings.text import Phrases as Phrases
     from anaphora.models.embeddings.vectors import WordVectors as WordVectors
     from anaphora.models.embeddings.word2vec import Word2Vec as Word2Vec
     from anaphora.probe.history import history as history
@@ -77,7 +77,7 @@ _HOMES = {
     "GloVe": "anaphora.models.embeddings.glove",
     "NeuralLM": "anaphora.models.embeddings.neural_lm",
     "RankingLM": "anaphora.models.embeddings.neural_lm",
-    "Phrases": "anaphora.models.embeddings.phrases",
+    "Phrases": "anaphora.models.embeddings.text",
     "WordVectors": "anaphora.models.embeddings.vectors",
     "LanguageModel": "anaphora.tasks.language.estimator",
     "Answerer": "anaphora.tasks.answer.estimator",

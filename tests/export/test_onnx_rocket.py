@@ -13,7 +13,7 @@ from onnx_cases import exported
 
 import anaphora as an
 from anaphora.data.labelled_batches import tensors_of
-from anaphora.models.classical.rocket.graph import RocketGraph
+from anaphora.models.classical.rocket import RocketGraph
 
 
 def walks(count: int, features: int, *, seed: int = 0, longest: int = 40) -> list[Any]:

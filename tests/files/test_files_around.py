@@ -29,8 +29,8 @@ AROUND = {
     "foreign/weights/kinds.py": {"zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
-    "models/classical/ngram/disk.py": {"np.memmap"},
-    "models/embeddings/cooccurrence.py": {"np.memmap"},
+    "models/classical/ngram/counts.py": {"np.memmap"},
+    "models/embeddings/glove.py": {"np.memmap"},
     "data/vocabularies.py": {"json.loads"},
     "data/bpe_dropout.py": {"json.loads"},
     "learn/pictures.py": {".read_text()"},

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 import anaphora as an
 from anaphora.kernels.embeddings.glove import fit_pairs
-from anaphora.models.embeddings import cooccurrence
-from anaphora.models.embeddings.cooccurrence import count_cooccurrences
-from anaphora.models.embeddings.networks import (
+from anaphora.models.embeddings import glove
+from anaphora.models.embeddings.glove import count_cooccurrences
+from anaphora.models.embeddings.neural_lm import (
     adagrad,
     language_gradients,
     pair_up,
@@ -54,7 +54,7 @@ def test_counts_that_do_not_fit_are_merged_from_disk(tmp_path: Path, monkeypatch
     sentences = [[f"w{i}" for i in random.integers(0, 90, 30)] for _ in range(100)]
     text = read_text(sentences)
     whole = count_cooccurrences(text, 4)
-    monkeypatch.setattr(cooccurrence, "PART", 500)
+    monkeypatch.setattr(glove, "PART", 500)
     parts = count_cooccurrences(text, 4, spill=tmp_path, slots=1 << 10)
     assert isinstance(parts.pairs, np.memmap)
     assert not isinstance(whole.pairs, np.memmap)

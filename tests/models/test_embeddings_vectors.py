@@ -10,8 +10,8 @@ import pytest
 
 import anaphora as an
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.models.embeddings.evaluation import ranks, spearman
 from anaphora.models.embeddings.pretrained import pretrained
+from anaphora.models.embeddings.vectors import ranks, spearman
 
 WORDS = ["man", "woman", "king", "queen", "apple"]
 SQUARE = np.array([[1, 0, 1], [-1, 0, 1], [1, 1, 1], [-1, 1, 1], [0, -1, -1]], np.float32)

@@ -8,7 +8,7 @@ import torch
 
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import Columns
-from anaphora.models.classical.kalman.builders import from_lags, structural, trigonometric
+from anaphora.models.classical.kalman.model import from_lags, structural, trigonometric
 from anaphora.models.classical.var import VAR
 from anaphora.models.forecaster import DilatedReader, Forecaster, RecurrentReader, WindowMap
 from anaphora.models.forecaster_classical import KalmanForecaster, VARForecaster, restored

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.models.classical.kalman.em import em_step
+from anaphora.models.classical.kalman.passes import em_step
 
 
 def covariance(random, size, scale=1.0):

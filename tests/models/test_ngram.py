@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import AnaphoraError, DataError, RunError, SettingsError
-from anaphora.models.classical.ngram import disk as ngram_disk
+from anaphora.models.classical.ngram import counts as ngram_counts
 from anaphora.models.classical.ngram.model import SMOOTHINGS
 
 SAM = ["I am Sam", "Sam I am", "I do not like green eggs and ham"]  # Jurafsky and Martin, chapter 3
@@ -265,7 +265,7 @@ def test_training_on_disk_gives_the_same_model(tmp_path_factory, sentences, orde
     data = [["abcd".index(w) + 4 for w in s] for s in sentences] if as_ids else sentences
     whole = an.NGram(order, vocab_size=7).fit(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ngram_disk, "CHUNK", chunk)
+        patch.setattr(ngram_counts, "CHUNK", chunk)
         spilled = an.NGram(order, vocab_size=7).fit(data, spill=tmp_path_factory.getbasetemp())
     for name in ("parent", "word", "suffix", "log_prob", "backoff"):
         np.testing.assert_array_equal(getattr(spilled.table, name), getattr(whole.table, name))

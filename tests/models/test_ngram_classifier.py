@@ -10,10 +10,15 @@ import torch
 
 from anaphora.data.symbols import SPELLINGS
 from anaphora.models.classical.ngram import classifier
-from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio
-from anaphora.models.classical.ngram.losses import LOSSES, weighted
-from anaphora.models.classical.ngram.regression import regress
-from anaphora.models.classical.ngram.sparse import Block, Grams
+from anaphora.models.classical.ngram.classifier import (
+    LOSSES,
+    Block,
+    Grams,
+    NGramClassifier,
+    log_ratio,
+    regress,
+    weighted,
+)
 
 TEXTS = [np.array(ids) for ids in ([4, 5], [4, 6], [5, 7], [7], [4, 5, 7], [6], [6, 7])]
 TRUTH = np.array([[1], [1], [0], [0], [1], [1], [0]], dtype=np.float64)

@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from anaphora.models.classical.rocket import ridge as regression
-from anaphora.models.classical.rocket.classifier import RocketClassifier
-from anaphora.models.classical.rocket.convolutions import KERNELS, convolved, measures, places, shares
-from anaphora.models.classical.rocket.ridge import ridge
+from anaphora.models.classical import rocket
+from anaphora.models.classical.rocket import (
+    KERNELS,
+    RocketClassifier,
+    convolved,
+    measures,
+    places,
+    ridge,
+    shares,
+)
 
 
 def kernels():
@@ -100,10 +106,10 @@ def test_what_is_left_out_is_predicted_as_if_it_were():
 def test_many_examples_give_the_same_as_few_do(monkeypatch):
     x, truth = random(90, 6).numpy(), random(90, 2, seed=3).numpy()
     x[:, 2] = 1.5  # a feature that never changes
-    monkeypatch.setattr(regression, "MOST_EXAMPLES", 50)
+    monkeypatch.setattr(rocket, "MOST_EXAMPLES", 50)
     many = ridge(lambda: (x[first : first + 20] for first in range(0, 90, 20)), truth, 6)
-    monkeypatch.setattr(regression, "PENALTIES", np.array([many.penalty / 6]))
-    monkeypatch.setattr(regression, "MOST_EXAMPLES", 100)
+    monkeypatch.setattr(rocket, "PENALTIES", np.array([many.penalty / 6]))
+    monkeypatch.setattr(rocket, "MOST_EXAMPLES", 100)
     few = ridge(lambda: [x], truth, 6)
     for name in ("mean", "scale", "weight", "bias"):
         np.testing.assert_allclose(getattr(many, name), getattr(few, name), rtol=1e-7, atol=1e-10)

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from anaphora.kernels.smoothing import smooth
-from anaphora.models.classical.simple.differences import Differences
-from anaphora.models.classical.simple.levels import Levels
-from anaphora.models.classical.simple.search import minimised
-from anaphora.models.classical.simple.smoothing import SLOPES, Smoothing, first_states
-from anaphora.models.classical.simple.windowed import Windowed
+from anaphora.models.classical.simple import (
+    SLOPES,
+    Differences,
+    Levels,
+    Smoothing,
+    Windowed,
+    first_states,
+    minimised,
+)
 
 QUARTERS = np.array(
     [

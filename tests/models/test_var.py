@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.models.classical.var.least_squares import f_tail, incomplete_beta, triangle
+from anaphora.models.classical.var import f_tail, incomplete_beta, triangle
 
 A1 = np.array([[0.5, 0.2, 0.0], [0.0, 0.4, 0.0], [0.1, 0.0, 0.3]])
 A2 = np.array([[0.1, 0.0, 0.0], [0.0, -0.2, 0.0], [0.0, 0.3, 0.1]])

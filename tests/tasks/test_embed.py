@@ -14,8 +14,7 @@ import anaphora as an
 from anaphora.data.alike import AlikeBatch, cropped
 from anaphora.data.alike_lookups import Lookups
 from anaphora.errors import DataError, SettingsError
-from anaphora.models.embeddings.clusters import neighbours, spherical_kmeans
-from anaphora.models.embeddings.vectors import unit
+from anaphora.models.embeddings.vectors import neighbours, spherical_kmeans, unit
 from anaphora.nn.contrastive import contrastive_losses, similarities
 from anaphora.tasks.embed.metrics import retrieval
 from anaphora.tasks.looking import Asked

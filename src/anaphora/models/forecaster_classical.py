@@ -15,7 +15,7 @@ from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import fill_forward
 from anaphora.errors import DataError
 from anaphora.models.classical.kalman import Kalman
-from anaphora.models.classical.kalman.builders import from_lags, structural
+from anaphora.models.classical.kalman.model import from_lags, structural
 from anaphora.models.classical.kalman.parameters import MATRICES, NAMES
 from anaphora.models.classical.var import VAR, UndeterminedError
 from anaphora.models.forecaster_ancestor import Ancestor, Floats, Places

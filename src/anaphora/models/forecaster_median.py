@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.series_scale import Columns, infer_period
 from anaphora.data.series_windows import fill_forward
-from anaphora.models.classical.simple.differences import Differences
-from anaphora.models.classical.simple.levels import Levels
-from anaphora.models.classical.simple.smoothing import Smoothing, seasons_fit
-from anaphora.models.classical.simple.windowed import Windowed
+from anaphora.models.classical.simple import Differences, Levels, Smoothing, Windowed, seasons_fit
 from anaphora.models.forecaster_ancestor import Ancestor, Floats, Places
 
 Simple = Smoothing | Differences | Levels | Windowed

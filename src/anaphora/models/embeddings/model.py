@@ -12,9 +12,18 @@ import numpy as np
 from anaphora.errors import AnaphoraError, RunError, SettingsError, TrainingError
 from anaphora.files.schemas import checked
 from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
-from anaphora.models.embeddings.phrases import Phrases
-from anaphora.models.embeddings.progress import Listener, Tally, listening
-from anaphora.models.embeddings.text import Data, Text, encode_text, read_again, read_text, spill_folder
+from anaphora.models.embeddings.text import (
+    Data,
+    Listener,
+    Phrases,
+    Tally,
+    Text,
+    encode_text,
+    listening,
+    read_again,
+    read_text,
+    spill_folder,
+)
 from anaphora.models.embeddings.vectors import KIND, WordVectors, pack, unpack
 
 Array = np.ndarray[Any, Any]

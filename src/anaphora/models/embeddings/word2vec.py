@@ -12,8 +12,7 @@ from anaphora.errors import DataError
 from anaphora.kernels.embeddings.sampling import WHOLE, alias_table
 from anaphora.kernels.embeddings.windows import Outputs, aligned, padded, train
 from anaphora.models.embeddings.model import VectorModel
-from anaphora.models.embeddings.progress import Tally, in_order
-from anaphora.models.embeddings.text import FIRST, Text, blocks
+from anaphora.models.embeddings.text import FIRST, Tally, Text, blocks, in_order
 
 Array = np.ndarray[Any, Any]
 

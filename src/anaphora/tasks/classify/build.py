@@ -20,7 +20,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.classical.calibration import sharpness
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio, mean_number
-from anaphora.models.classical.rocket.classifier import RocketClassifier
+from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
 from anaphora.models.pooling import LastState, RootMean

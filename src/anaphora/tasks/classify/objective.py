@@ -17,7 +17,7 @@ from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classical.ngram.classifier import NGramClassifier
-from anaphora.models.classical.rocket.classifier import RocketClassifier
+from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores

@@ -18,7 +18,7 @@ from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
 from anaphora.data.vectors import as_sequence, picture_size
 from anaphora.data.vectors_readers import read_file
 from anaphora.errors import DataError
-from anaphora.models.classical.rocket.classifier import RocketClassifier
+from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.nn.embedding import Embedding

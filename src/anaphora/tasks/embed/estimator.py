@@ -16,8 +16,7 @@ from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
-from anaphora.models.embeddings.clusters import Vectors, neighbours, spherical_kmeans
-from anaphora.models.embeddings.vectors import unit
+from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans, unit
 from anaphora.probe.trace import Trace
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.embed.build import build_embedder

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.models.embeddings.clusters import Vectors
+from anaphora.models.embeddings.vectors import Vectors
 from anaphora.tasks.result import Result
 
 

@@ -15,8 +15,8 @@ from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.files.writing import replace_file, writing
 from anaphora.models.classical.hmm.tagger import HMMTagger
-from anaphora.models.classical.ngram import NGram, arpa
-from anaphora.models.classical.ngram.text import Words
+from anaphora.models.classical.ngram import NGram, files
+from anaphora.models.classical.ngram.counts import Words
 from anaphora.models.embeddings import formats
 from anaphora.nn.embedding import Embedding
 
@@ -31,7 +31,7 @@ def write_arpa(m: Any, place: Path) -> None:
             f"the preset {m.settings_.model} has no n-grams; ARPA files are for the preset ngram."
         )
     words = Words(m.tokenizer_.size, [*SPELLINGS, *_spellings(m.tokenizer_)])
-    arpa.write(place, m.model_.table, words, "word")
+    files.write_arpa(place, m.model_.table, words, "word")
 
 
 def write_word2vec(m: Any, place: Path) -> None:

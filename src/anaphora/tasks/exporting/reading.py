@@ -13,8 +13,7 @@ from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.classical.hmm.tagger import HMMTagger
-from anaphora.models.classical.rocket.classifier import RocketClassifier
-from anaphora.models.classical.rocket.graph import RocketGraph
+from anaphora.models.classical.rocket import RocketClassifier, RocketGraph
 from anaphora.models.encoders import TransformerEncoder
 from anaphora.tasks.exporting import inputs
 from anaphora.tasks.exporting.graph import Export, Graph, on_cpu

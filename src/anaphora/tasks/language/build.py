@@ -11,9 +11,9 @@ from torch import Tensor
 
 from anaphora.data.symbols import BOS, EOS
 from anaphora.models.classical.ngram import NGram
+from anaphora.models.classical.ngram.counts import Words
 from anaphora.models.classical.ngram.files import ARRAYS
 from anaphora.models.classical.ngram.table import BackoffTable
-from anaphora.models.classical.ngram.text import Words
 from anaphora.models.language import DocumentBody, Language, RecurrentBody, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, Transform
 from anaphora.models.language_window import WindowBody

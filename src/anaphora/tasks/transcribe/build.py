@@ -19,7 +19,7 @@ from anaphora.errors import DataError
 from anaphora.models.banded import BandConvolutions, BesideBands, smooth_spectrum
 from anaphora.models.bridge import Bridge, LearntStart
 from anaphora.models.classical.ngram import NGram
-from anaphora.models.classical.ngram.text import Words
+from anaphora.models.classical.ngram.counts import Words
 from anaphora.models.classifier import VectorInput
 from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, MemberScores

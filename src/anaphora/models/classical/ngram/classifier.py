@@ -2,22 +2,250 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, embedding_bag
 
 from anaphora.data.symbols import SPELLINGS
-from anaphora.models.classical.ngram.losses import LOSSES, weighted
-from anaphora.models.classical.ngram.regression import NEAR, regress
-from anaphora.models.classical.ngram.sparse import Block, Grams
+
+# ----------------------------------------------------------------------------
+# Sparse features of texts, as matrices that are multiplied with.
+
+Array = np.ndarray[Any, Any]
+
+
+class Grams:
+    """Which features each text has: a matrix x ``(texts, size)`` of 0 and 1.
+
+    Products with it are sums over bags, which torch computes for all classes at once, and in float32 several times as fast as numpy.
+    """
+
+    def __init__(self, ids: Array, texts_of: Array, texts: int, size: int):
+        """ids ``(n,)`` of the features of all texts, and ``texts_of`` ``(n,)``, which text each is of, in ascending order."""
+        self.texts, self.size = texts, size
+        self._ids, self._starts = _bags(ids, texts_of, texts)
+        order = np.argsort(ids, kind="stable")  # the largest array here; it lives no longer than needed
+        turned = texts_of[order]
+        del order
+        self._texts, self._firsts = _bags(turned, ids, size)
+
+    def times(self, weight: Tensor) -> Tensor:
+        """x W of ``weight`` ``(size, outputs)``: ``(texts, outputs)``."""
+        return embedding_bag(self._ids, weight, self._starts, mode="sum")
+
+    def turned(self, values: Tensor) -> Tensor:
+        """xᵀ V of ``values`` ``(texts, outputs)``: ``(size, outputs)``."""
+        return embedding_bag(self._texts, values, self._firsts, mode="sum")
+
+
+class Block:
+    """Features f = ``length`` (r ∘ x) / |r ∘ x| of texts, by a weighting r ``(size, outputs)``, or ``(size, 1)`` for all outputs alike."""
+
+    def __init__(self, grams: Grams, ratio: Tensor, length: float = 1.0):
+        self.grams, self.ratio = grams, ratio.float()
+        self.scale = length / grams.times(self.ratio.square()).sqrt().clamp_min(1e-12)
+
+    def times(self, weight: Tensor) -> Tensor:
+        """f · w of each output, ``(texts, outputs)``."""
+        return self.grams.times(self.ratio * weight) * self.scale
+
+    def turned(self, values: Tensor) -> Tensor:
+        """fᵀ V, ``(size, outputs)``."""
+        return self.grams.turned(values * self.scale).mul_(self.ratio)
+
+    def both(self, values: Tensor) -> Tensor:
+        """f · fᵀ V, ``(texts, outputs)``."""
+        return self.times(self.turned(values))
+
+
+def _bags(values: Array, keys: Array, count: int) -> tuple[Tensor, Tensor]:
+    """``values`` that are sorted by their keys, and where those of each of ``count`` keys begin; ``keys`` in any order."""
+    starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))[:-1]))
+    kind = np.int32 if len(values) < 2**31 else np.int64  # the shorter ones are read faster
+    return torch.from_numpy(values.astype(kind, copy=False)), torch.from_numpy(starts.astype(kind))
+
+
+# ----------------------------------------------------------------------------
+# Losses of a linear model's scores z, with the slope and the curvature of each.
+
+Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""z and truth, both ``(texts, outputs)`` -> ∂loss/∂z and ∂²loss/∂z² of the same shape."""
+
+
+def _logistic(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """log(1 + e^{∓z})."""
+    p = torch.sigmoid(z)
+    return p - truth, p * (1 - p)
+
+
+def _squared_hinge(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """max(0, 1 ∓ z)²."""
+    sign = 2 * truth - 1
+    short = (1 - sign * z).clamp_min(0)
+    return -2 * sign * short, 2.0 * (short > 0)
+
+
+def _squared(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    """½ (z − y)²."""
+    return z - truth, torch.ones_like(z)
+
+
+def weighted(loss: Loss, weights: Tensor) -> Loss:
+    """The loss of each text and output times ``weights`` ``(texts, outputs)``, or ``(texts, 1)``."""
+
+    def found(z: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+        slope, curve = loss(z, truth)
+        return slope * weights, curve * weights
+
+    return found
+
+
+LOSSES: dict[str, Loss] = {"logistic": _logistic, "squared_hinge": _squared_hinge, "squared": _squared}
+
+
+# ----------------------------------------------------------------------------
+# Linear regressions on sparse features of texts, for several classes at once: logistic, with a margin, or of a number.
+
+_ITERATIONS = 300
+_HISTORY = 10
+NEAR = 3e-5
+"""The length of the gradient, as a share of the first one's, at which the minimum is near enough."""
+_LOOKS = 20
+_FLAT = 0.02
+"""The slope along a direction, as a share of the first one's, at which its lowest place is near enough."""
+
+
+@dataclass
+class _Point:
+    """Weights w = fᵀ α and a bias of each output, held as α ``(texts, outputs)``, the ``scores`` f · w and ``bias`` ``(outputs,)``.
+
+    All that the solver meets are such combinations of the texts' features, and texts are far fewer than features. Inner products need
+    no more: w · v = α · (f · v).
+    """
+
+    alpha: Tensor
+    scores: Tensor
+    bias: Tensor
+
+    def dot(self, other: _Point) -> Tensor:
+        """``(outputs,)`` in float64."""
+        return (self.alpha * other.scores).sum(0, dtype=torch.float64) + self.bias * other.bias
+
+    def plus(self, share: Tensor, other: _Point) -> _Point:
+        """This and ``share`` ``(outputs,)`` times another."""
+        few = share.float()
+        return _Point(
+            torch.addcmul(self.alpha, few, other.alpha),
+            torch.addcmul(self.scores, few, other.scores),
+            self.bias + share * other.bias,
+        )
+
+    def __neg__(self) -> _Point:
+        return _Point(-self.alpha, -self.scores, -self.bias)
+
+
+def regress(
+    blocks: Sequence[Block],
+    truth: Tensor,
+    penalty: float,
+    loss: Loss = LOSSES["logistic"],
+    near: float = NEAR,
+) -> tuple[list[Tensor], Tensor]:
+    """The weights ``(size, outputs)`` of each block's features and b ``(outputs,)`` that minimise ½ penalty |w|² + the ``loss`` of
+    z = Σ f · w + b; truth ``(texts, outputs)`` is 1 for texts of the class, or the number.
+
+    L-BFGS, for each output by itself but all at once. It walks among combinations w = fᵀ α of the texts: a step costs one product
+    f · fᵀ s with the slopes s of the loss, and where to end along a direction is found from the scores alone.
+    """
+    zero = torch.zeros(truth.shape[1], dtype=torch.float64)
+    nothing = torch.zeros_like(truth)
+    origin = _Point(nothing, nothing, zero)
+    slopes = loss(nothing, truth)[0].sum(0, dtype=torch.float64)
+    bias = _Point(nothing, nothing, -slopes.sign())  # the first step is along the bias alone
+    here = origin.plus(_lowest(origin, bias, loss, truth, penalty, -slopes.abs()), bias)
+    last: tuple[_Point, _Point] | None = None
+    pairs: deque[tuple[_Point, _Point, Tensor]] = deque(maxlen=_HISTORY)
+    enough = torch.zeros(0)
+    for _ in range(_ITERATIONS):
+        slope = loss(here.scores + here.bias.float(), truth)[0]
+        alpha = torch.add(slope, here.alpha, alpha=penalty)
+        scores = sum((block.both(alpha) for block in blocks), nothing)
+        gradient = _Point(alpha, scores, slope.sum(0, dtype=torch.float64))
+        length = gradient.dot(gradient).clamp_min(0).sqrt()
+        enough = enough if len(enough) else near * length
+        if bool((length <= enough).all()):
+            break
+        if last is not None:
+            step, before = last
+            change = gradient.plus(zero - 1, before)
+            pairs.append((step, change, _inverse(step.dot(change))))
+        way = _newton_like(gradient, pairs)
+        steep = gradient.dot(way)
+        wrong = steep >= 0  # rounding, near the minimum
+        if bool(wrong.any()):
+            way = way.plus(-wrong.double(), way).plus(-wrong.double(), gradient)
+            steep = torch.where(wrong, -length.square(), steep)
+        share = _lowest(here, way, loss, truth, penalty, steep)
+        here, last = here.plus(share, way), (origin.plus(share, way), gradient)
+    return [block.turned(here.alpha) for block in blocks], here.bias.float()
+
+
+def _newton_like(gradient: _Point, pairs: Sequence[tuple[_Point, _Point, Tensor]]) -> _Point:
+    """−H g, where H stands for the inverse of the curvature that the last steps have shown (Nocedal 1980)."""
+    way, shares = -gradient, []
+    for step, change, inverse in reversed(pairs):
+        shares.append(step.dot(way) * inverse)
+        way = way.plus(-shares[-1], change)
+    if pairs:
+        step, change, _ = pairs[-1]
+        scale = step.dot(change) * _inverse(change.dot(change))
+        way = way.plus(torch.where(scale > 0, scale, 1.0) - 1, way)
+    for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
+        way = way.plus(share - change.dot(way) * inverse, step)
+    return way
+
+
+def _lowest(here: _Point, way: _Point, loss: Loss, truth: Tensor, penalty: float, steep: Tensor) -> Tensor:
+    """How far ``(outputs,)`` to go along ``way``, where the loss falls by ``steep`` at first, until it is lowest: Newton's method in one
+    dimension, between what is known to be too near and too far."""
+    z, along = here.scores + here.bias.float(), way.scores + way.bias.float()
+    first = (here.alpha * way.scores).sum(
+        0, dtype=torch.float64
+    )  # of the weights alone: the bias costs nothing
+    square = (way.alpha * way.scores).sum(0, dtype=torch.float64)
+    low, high = torch.zeros_like(steep), torch.full_like(steep, torch.inf)
+    done = steep == 0
+    share = 1.0 - done.double()
+    for _ in range(_LOOKS):
+        slope, curve = loss(torch.addcmul(z, share.float(), along), truth)
+        rise = penalty * (first + share * square) + (slope * along).sum(0, dtype=torch.float64)
+        bend = penalty * square + (curve * along.square()).sum(0, dtype=torch.float64)
+        done = done | (rise.abs() <= _FLAT * steep.abs())
+        if bool(done.all()):
+            break
+        low, high = torch.where(rise < 0, share, low), torch.where(rise > 0, share, high)
+        after = share - rise * _inverse(bend)
+        middle = torch.where(high.isinf(), 2 * share, (low + high) / 2)
+        after = torch.where((after > low) & (after < high), after, middle)
+        share = torch.where(done, share, after)
+    return share
+
+
+def _inverse(value: Tensor) -> Tensor:
+    """1 / value, and 0 of what is not above 0."""
+    return torch.where(value > 0, 1 / value, 0.0)
+
+
+# ----------------------------------------------------------------------------
 
 _AT_ONCE = 8_000_000
 """Weights that are learned together: those of several classes, as far as memory allows."""
-Array = np.ndarray[Any, Any]
 
 
 class NGramClassifier(nn.Module):

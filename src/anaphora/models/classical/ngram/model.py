@@ -14,12 +14,17 @@ from torch import Tensor
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.models.classical.arrays import reading
-from anaphora.models.classical.ngram import arpa, files
-from anaphora.models.classical.ngram.counts import count_levels, kept_by_count
-from anaphora.models.classical.ngram.disk import count_levels_on_disk
-from anaphora.models.classical.ngram.smoothing import estimate
-from anaphora.models.classical.ngram.table import LONGEST, BackoffTable, assemble
-from anaphora.models.classical.ngram.text import Sentence, Text, Words, learn
+from anaphora.models.classical.ngram import files
+from anaphora.models.classical.ngram.counts import (
+    Sentence,
+    Text,
+    Words,
+    count_levels,
+    count_levels_on_disk,
+    kept_by_count,
+    learn,
+)
+from anaphora.models.classical.ngram.table import LONGEST, BackoffTable, assemble, estimate
 
 Array = np.ndarray[Any, Any]
 
@@ -208,12 +213,12 @@ class NGram:
 
     def write_arpa(self, path: str | Path) -> None:
         """Write the model as an ARPA file (log₁₀, exact to the last bit); ids are spelled as numbers."""
-        arpa.write(path, self.table, self.words, self.tokens)
+        files.write_arpa(path, self.table, self.words, self.tokens)
 
     @classmethod
     def read_arpa(cls, path: str | Path, *, tokens: str = "word") -> NGram:
         """A model from an ARPA file, as SRILM, KenLM and others write them (also .gz)."""
-        table, words = arpa.read(path, tokens)
+        table, words = files.read_arpa(path, tokens)
         model = cls(table.order, tokens=tokens)
         model.smoothing, model._words, model._table = "arpa", words, table
         return model
