@@ -20,7 +20,7 @@ SCANS = ("MinGRU",)
 PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/byte_pairs.py njit": NUMBERS,
     "kernels/crf/native.py library": ("CRF",),
-    "kernels/crf/partition.py _LogPartition": ("CRF",),
+    "kernels/crf/partition.py _scaled": ("CRF",),
     "kernels/ctc/beam.py njit": NUMBERS,
     "kernels/ctc/lexicon.py njit": NUMBERS,
     "kernels/ctc/lexicon_arrays.py njit": NUMBERS,
@@ -155,7 +155,7 @@ def leaving(path: Path) -> Iterator[str]:
                 called = ast.unparse(node.func)
                 if called in ("njit", "numba.njit"):
                     yield "njit"
-                if called.split(".")[-1] in ("CLibrary", "custom_op", "Kernel", "Loaded", "loaded"):
+                if called.split(".")[-1] in ("CLibrary", "custom_op", "fused", "Kernel", "Loaded", "loaded"):
                     yield name
         if isinstance(top, ast.FunctionDef) and any(
             "triton.jit" in ast.unparse(d) for d in top.decorator_list

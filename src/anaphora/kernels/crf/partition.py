@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from anaphora.kernels.crf.scaled import chain_sums
-
-
-class _LogPartition(torch.autograd.Function):
-    """log Z and whether it can be relied on, both ``(batch,)``; rows that are not safe have no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        log_z, safe, marginals, counts = chain_sums(*inputs, gradient=any(ctx.needs_input_grad))
-        ctx.save_for_backward(*inputs, safe, marginals, counts)
-        ctx.mark_non_differentiable(safe)
-        return log_z.to(inputs[0].dtype), safe
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: None) -> tuple[Tensor | None, ...]:
-        inputs, (safe, marginals, counts) = ctx.saved_tensors[:5], ctx.saved_tensors[5:]
-        if torch.is_grad_enabled():  # the gradient is itself to be differentiated
-            emissions, transitions, start, end, lengths = inputs
-            total = in_log_domain(emissions[safe], transitions, start, end, lengths[safe])
-            again = torch.autograd.grad(
-                total, inputs[:4], gradient[safe], create_graph=True, allow_unused=True
-            )
-            return (*again, None)
-        last = (inputs[4] - 1).clamp(min=0)
-        ended = marginals[torch.arange(len(last), device=last.device), last]
-        moved = (gradient @ counts.flatten(1)).view(counts.shape[1:])
-        return (
-            marginals * gradient[:, None, None],
-            moved,
-            gradient @ marginals[:, 0],
-            gradient @ ended,
-            None,
-        )
+from anaphora.kernels.crf.scaled import chain_sums, safe_rows
+from anaphora.native.fused import fused
 
 
 def log_partition(
@@ -53,12 +22,49 @@ def log_partition(
         return emissions.sum((1, 2))
     scores = (emissions, *(x.to(emissions.dtype) for x in (transitions, start, end)))
     total: Tensor
-    total, safe = _LogPartition.apply(*scores, lengths)  # type: ignore[no-untyped-call]
+    total, safe = _scaled(*scores, lengths)
     if bool(safe.all()):
         return total
     others = ~safe
     exact = in_log_domain(emissions[others], transitions, start, end, lengths[others])
     return total.index_put((others.nonzero().squeeze(1),), exact.to(total.dtype))
+
+
+def _forward(
+    keep: bool, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[tuple[Tensor, Tensor], Sequence[Tensor]]:
+    """Return log Z and whether it can be relied on, both ``(batch,)``; rows that are not safe have no gradient."""
+    log_z, safe, *known = chain_sums(emissions, transitions, start, end, lengths, gradient=keep)
+    return (log_z.to(emissions.dtype), safe), known
+
+
+def _backward(
+    kept: Sequence[Tensor], tensors: Sequence[Tensor], grads: Sequence[Tensor], needs: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    (marginals, counts), gradient = kept, grads[0]
+    last = (tensors[4] - 1).clamp(min=0)
+    ended = marginals[torch.arange(len(last), device=last.device), last]
+    moved = (gradient @ counts.flatten(1)).view(counts.shape[1:])
+    return (
+        marginals * gradient[:, None, None],
+        moved,
+        gradient @ marginals[:, 0],
+        gradient @ ended,
+        None,
+    )
+
+
+def _by_torch(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the same as `_forward`, differentiable any number of times."""
+    with torch.no_grad():
+        safe = safe_rows(emissions, transitions, start, end, lengths)
+    kept = torch.where(safe[:, None, None], emissions, emissions.new_zeros(()))
+    return in_log_domain(kept, transitions, start, end, lengths), safe
+
+
+_scaled = fused(_forward, _backward, _by_torch)
 
 
 def in_log_domain(

@@ -45,14 +45,10 @@ def _in_torch(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """What chain.c does, in torch operations."""
     place = torch.arange(emissions.shape[1], device=emissions.device)
-    real = place < lengths[:, None]
-    lowest, highest = emissions.masked_fill(~real[..., None], 0.0).aminmax(dim=-1)
-    apart = (highest - lowest).amax(-1)
-    for scores in (transitions, start, end):
-        apart = apart + (scores.max() - scores.min())
-    safe = (apart < _FURTHEST) | (lengths == 0)  # NaN is not below, either
-    real = real & safe[:, None]
-    emissions, highest = emissions.masked_fill(~real[..., None], 0.0), highest.masked_fill(~real, 0.0)
+    safe = safe_rows(emissions, transitions, start, end, lengths)
+    real = (place < lengths[:, None]) & safe[:, None]
+    emissions = emissions.masked_fill(~real[..., None], 0.0)
+    highest = emissions.amax(-1)
     if not bool(safe.any()):
         transitions, start, end = (torch.zeros_like(x) for x in (transitions, start, end))
     moves, begin, finish = ((x - x.max()).exp_() for x in (transitions, start, end))
@@ -70,6 +66,16 @@ def _in_torch(
     following = _normalised(backward, real, before)[:, 1:]  # divided by Σ_ij f[i] moves[i, j] b[j]
     counts = torch.bmm(forward[:, :-1].transpose(1, 2), following).mul_(moves)
     return torch.where(lengths > 0, log_z, 0.0), safe, marginals, counts
+
+
+def safe_rows(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor) -> Tensor:
+    """Return which rows ``(batch,)`` have scores that lie so near each other that no sum underflows."""
+    real = torch.arange(emissions.shape[1], device=emissions.device) < lengths[:, None]
+    lowest, highest = emissions.masked_fill(~real[..., None], 0.0).aminmax(dim=-1)
+    apart = (highest - lowest).amax(-1)
+    for scores in (transitions, start, end):
+        apart = apart + (scores.max() - scores.min())
+    return (apart < _FURTHEST) | (lengths == 0)  # NaN is not below, either
 
 
 def _both_ways(

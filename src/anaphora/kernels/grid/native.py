@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
+from anaphora.kernels.grid.places import Directions, along_diagonals
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside
 
-Directions = tuple[tuple[bool, bool], ...]
 _GROUP = 8  # pictures that go through a wave together, as in the prelude
 
 
@@ -32,47 +33,52 @@ def waves(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions
     if x.dim() != 4 or (weight.shape, bias.shape, recurrent.shape) != shapes:
         got = ", ".join(str(tuple(t.shape)) for t in (x, weight, bias, recurrent))
         raise ValueError(f"a two-dimensional LSTM in {count} directions cannot have the shapes {got}.")
-    found: Tensor = _Waves.apply(x, weight, bias, recurrent, directions)  # type: ignore[no-untyped-call]
+    found: Tensor = _waves(x, weight, bias, recurrent, directions=directions)
     return found
 
 
-class _Waves(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, directions: Directions
-    ) -> Tensor:
-        x, recurrent = x.contiguous(), recurrent.contiguous()
-        hidden, places = recurrent.shape[-1], x.shape[:3].numel()
-        gates = workspace.take(x, places * len(weight)).view(places, len(weight))
-        cells = workspace.take(x, gates.numel() // 5)
-        states = x.new_empty(*x.shape[:3], len(directions), hidden)
-        torch.addmm(bias, x.view(places, -1), weight.T, out=gates)
-        packed = _packed(recurrent, (5 * hidden, hidden, hidden, 1))
-        library.call(x.dtype, "grid_forward", _sizes(states, directions), (gates, packed, cells, states))
-        ctx.save_for_backward(x, weight, recurrent, states)
-        ctx.directions, ctx.kept = directions, workspace.Lease((gates, cells))
-        return states
+def _forward(
+    keep: bool, x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, *, directions: Directions
+) -> tuple[Tensor, Sequence[Any]]:
+    x, recurrent = x.contiguous(), recurrent.contiguous()
+    hidden, places = recurrent.shape[-1], x.shape[:3].numel()
+    gates = workspace.take(x, places * len(weight)).view(places, len(weight))
+    cells = workspace.take(x, gates.numel() // 5)
+    states = x.new_empty(*x.shape[:3], len(directions), hidden)
+    torch.addmm(bias, x.view(places, -1), weight.T, out=gates)
+    packed = _packed(recurrent, (5 * hidden, hidden, hidden, 1))
+    library.call(x.dtype, "grid_forward", _sizes(states, directions), (gates, packed, cells, states))
+    lease = workspace.Lease((gates, cells))  # given back at once where nothing is kept
+    return states, (states, lease) if keep else ()
 
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, recurrent, states = ctx.saved_tensors
-        gates, cells = ctx.kept.buffers
-        hidden, needed = recurrent.shape[-1], ctx.needs_input_grad
-        of_gates = workspace.take(x, gates.numel()).view_as(gates)
-        of_states = workspace.take(x, cells.numel()).view_as(states).copy_(of_output)
-        of_cells = workspace.take(x, cells.numel()).zero_()
-        packed = _packed(recurrent, (hidden, 5 * hidden, 1, hidden))
-        given = (gates, cells, packed, of_states, of_cells, of_gates)
-        library.call(x.dtype, "grid_backward", _sizes(states, ctx.directions), given)
-        found = (
-            (of_gates @ weight).view_as(x) if needed[0] else None,
-            of_gates.T @ x.view(len(gates), -1) if needed[1] else None,
-            of_gates.sum(0) if needed[2] else None,
-            _outer_products(of_gates, states, recurrent, ctx.directions) if needed[3] else None,
-        )
-        workspace.give_back((of_gates, of_states, of_cells))
-        return (*found, None)
+
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    directions: Directions,
+) -> tuple[Tensor | None, ...]:
+    states, lease = kept
+    x, weight, _, recurrent = tensors
+    x, recurrent = x.contiguous(), recurrent.contiguous()
+    gates, cells = lease.buffers
+    hidden = recurrent.shape[-1]
+    of_gates = workspace.take(x, gates.numel()).view_as(gates)
+    of_states = workspace.take(x, cells.numel()).view_as(states).copy_(grads[0])
+    of_cells = workspace.take(x, cells.numel()).zero_()
+    packed = _packed(recurrent, (hidden, 5 * hidden, 1, hidden))
+    given = (gates, cells, packed, of_states, of_cells, of_gates)
+    library.call(x.dtype, "grid_backward", _sizes(states, directions), given)
+    found = (
+        (of_gates @ weight).view_as(x) if needs[0] else None,
+        of_gates.T @ x.view(len(gates), -1) if needs[1] else None,
+        of_gates.sum(0) if needs[2] else None,
+        _outer_products(of_gates, states, recurrent, directions) if needs[3] else None,
+    )
+    workspace.give_back((of_gates, of_states, of_cells))
+    return found
 
 
 def _outer_products(of_gates: Tensor, states: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:

@@ -1,0 +1,112 @@
+"""One operation in the place of several of PyTorch's: a kernel for its values, another for its gradient.
+
+:func:`fused` is the only autograd function around a kernel that keeps nothing but tensors between its two passes. Whoever follows
+PyTorch's operations, in the forward or in the backward pass, gets those of ``reference``; so does a gradient that is
+differentiated again. Forward-mode derivatives, transforms of ``torch.func``, traces and modes therefore work wherever the reference does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anaphora.native.following import following, needs_gradient
+
+Outputs = Any  # a tensor, or a tuple of tensors
+
+
+class Fused:
+    """An operation on tensors (None: left out) with options, see :func:`fused`."""
+
+    def __init__(
+        self,
+        forward: Callable[..., tuple[Outputs, Sequence[Any]]],
+        backward: Callable[..., Sequence[Tensor | None]],
+        reference: Callable[..., Outputs],
+    ):
+        self.forward, self.backward, self.reference = forward, backward, reference
+
+    def __call__(self, *tensors: Tensor | None, **options: Any) -> Outputs:
+        """Return the outputs by the kernel, or by the reference where someone follows the operations."""
+        if following(*tensors) is not None:
+            return self.reference(*tensors, **options)
+        if needs_gradient(*tensors):
+            return _Function.apply(self, options, *tensors)  # type: ignore[no-untyped-call]
+        return self.forward(False, *tensors, **options)[0]
+
+    def gradients(
+        self,
+        tensors: Sequence[Tensor | None],
+        grads: Sequence[Tensor | None],
+        needs: Sequence[bool],
+        options: dict[str, Any],
+    ) -> list[Tensor | None]:
+        """Return the gradients by PyTorch's operations, which can be differentiated again where gradients are recorded."""
+        again = torch.is_grad_enabled()
+        with torch.enable_grad():
+            # Views: a tensor that is given twice has two gradients, not twice their sum.
+            given = [
+                t.view_as(t) if need and t is not None else t for t, need in zip(tensors, needs, strict=True)
+            ]
+            outputs = self.reference(*given, **options)
+        outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+        pairs = [(y, g) for y, g in zip(outputs, grads, strict=True) if g is not None and y.requires_grad]
+        wanted = [t for t, need in zip(given, needs, strict=True) if need and t is not None]
+        if not pairs:
+            return [None] * len(needs)
+        found = iter(
+            torch.autograd.grad(
+                [y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=again, allow_unused=True
+            )
+        )
+        return [next(found) if need else None for need in needs]
+
+
+def fused(
+    forward: Callable[..., tuple[Outputs, Sequence[Any]]],
+    backward: Callable[..., Sequence[Tensor | None]],
+    reference: Callable[..., Outputs],
+) -> Fused:
+    """Return an operation of two kernels, which is called with tensors, then with options by name.
+
+    Args:
+        forward: ``forward(keep, *tensors, **options)`` returns the outputs (a tensor or a tuple of them) and what the backward pass
+            needs beside the tensors; without ``keep`` that is not looked at. Tensors in it are saved as autograd saves them, all else
+            lives as long as the graph.
+        backward: ``backward(kept, tensors, grads, needs, **options)`` returns the gradient of each tensor, from those of the outputs (None
+            where there is none); ``needs`` says which are wanted, and the others are dropped.
+        reference: ``reference(*tensors, **options)`` returns the same outputs by PyTorch's operations.
+    """
+    return Fused(forward, backward, reference)
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, op: Fused, options: dict[str, Any], *tensors: Tensor | None) -> Outputs:
+        outputs, kept = op.forward(True, *tensors, **options)
+        ctx.op, ctx.options, ctx.count = op, options, len(tensors)
+        ctx.others = [None if isinstance(one, Tensor) else one for one in kept]
+        ctx.save_for_backward(*tensors, *(one if isinstance(one, Tensor) else None for one in kept))
+        ctx.set_materialize_grads(False)
+        several = (outputs,) if isinstance(outputs, Tensor) else outputs
+        ctx.mark_non_differentiable(*(y for y in several if not y.is_floating_point()))
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        op: Fused = ctx.op
+        needs, saved = ctx.needs_input_grad[2:], ctx.saved_tensors
+        tensors = saved[: ctx.count]
+        if all(grad is None for grad in grads):
+            return (None,) * (2 + ctx.count)
+        if torch.is_grad_enabled() or following(*grads) is not None:
+            return (None, None, *op.gradients(tensors, grads, needs, ctx.options))
+        kept = [
+            other if one is None else one for one, other in zip(saved[ctx.count :], ctx.others, strict=True)
+        ]
+        grads = tuple(None if grad is None else grad.resolve_neg() for grad in grads)
+        found = op.backward(kept, tensors, grads, needs, **ctx.options)
+        return (None, None, *(g if need else None for g, need in zip(found, needs, strict=True)))
