@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.kernels.grid import skewed
-from anaphora.kernels.grid.native import Directions
+from anaphora.kernels.grid.skewed import Directions
 from anaphora.kernels.grid.waves import grid_states
 from anaphora.nn import inside
 from anaphora.nn.exporting import loop, scanning
@@ -88,8 +89,8 @@ class GridLSTM(nn.Module):
 
     def _looped(self, x: Tensor) -> Tensor:
         """The states as an exported graph computes them: one loop over the anti-diagonals."""
-        pre, there = skewed.skewed(x, self.weight, self.bias, self.directions)
-        weights = torch.cat(self.recurrent.unbind(1), -1).transpose(1, 2).unsqueeze(1)
+        pre, there = skewed.skewed(F.linear(x, self.weight, self.bias), self.directions)
+        weights = skewed.by_direction(self.recurrent)
         nothing = torch.zeros_like(pre[0, ..., : self.hidden])
         _, states = loop(
             lambda before, here: skewed.advance(before, here, weights), (nothing, nothing), (pre, there)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.grid.places import Directions, along_diagonals
+from anaphora.kernels.grid.skewed import Directions, states_by_diagonals
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside
+from anaphora.native.fused import fused
 
 _GROUP = 8  # pictures that go through a wave together, as in the prelude
 
@@ -79,6 +80,15 @@ def _backward(
     )
     workspace.give_back((of_gates, of_states, of_cells))
     return found
+
+
+def _by_torch(
+    x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, *, directions: Directions
+) -> Tensor:
+    return states_by_diagonals(F.linear(x, weight, bias), recurrent, directions=directions)
+
+
+_waves = fused(_forward, _backward, _by_torch)
 
 
 def _outer_products(of_gates: Tensor, states: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:

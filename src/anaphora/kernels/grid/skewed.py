@@ -1,4 +1,5 @@
-"""The waves as a loop over the anti-diagonals, for programs that are exported: pictures have one size there."""
+"""The waves as a loop over the anti-diagonals in torch operations: for programs that are exported, where pictures have one size, and
+for all who follow the operations."""
 
 from __future__ import annotations
 
@@ -6,18 +7,36 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.grid.native import Directions
+Directions = tuple[tuple[bool, bool], ...]
 
 
-def skewed(x: Tensor, weight: Tensor, bias: Tensor, directions: Directions) -> tuple[Tensor, Tensor]:
-    """W x + b by anti-diagonal d and row i, ``(diagonals, directions, batch, rows, 5·hidden)``, each direction from its own
+def states_by_diagonals(pre: Tensor, recurrent: Tensor, *, directions: Directions) -> Tensor:
+    """Return the states ``(batch, rows, columns, directions, hidden)`` of p and U, differentiable any number of times."""
+    columns = pre.shape[2]
+    pre, there = skewed(pre, directions)
+    weights = by_direction(recurrent)
+    states = (torch.zeros_like(pre[0, ..., : recurrent.shape[-1]]),) * 2
+    found = []
+    for of_diagonal in zip(pre.unbind(0), there.unbind(0), strict=True):
+        states, h = advance(states, of_diagonal, weights)
+        found.append(h)
+    return as_picture(torch.stack(found), columns, directions)
+
+
+def by_direction(recurrent: Tensor) -> Tensor:
+    """Return U as `advance` reads it, ``(directions, 1, 2·hidden, 5·hidden)``."""
+    return torch.cat(recurrent.unbind(1), -1).transpose(1, 2).unsqueeze(1)
+
+
+def skewed(pre: Tensor, directions: Directions) -> tuple[Tensor, Tensor]:
+    """Return p = W x + b by anti-diagonal d and row i, ``(diagonals, directions, batch, rows, 5·hidden)``, each direction from its own
     corner on; and which of these are places, ``(diagonals, rows)``."""
-    rows, columns = x.shape[1], x.shape[2]
-    pre = F.linear(x, weight, bias)
+    rows, columns = pre.shape[1], pre.shape[2]
     pre = pre.reshape(*pre.shape[:3], len(directions), -1)
     oriented = [pre[:, :, :, k].flip(flips) for k, flips in enumerate(_flips(directions))]
     flat = torch.stack(oriented).flatten(2, 3)  # (directions, batch, places, 5·hidden)
-    i, d = torch.arange(rows), torch.arange(rows + columns - 1)[:, None]
+    i = torch.arange(rows, device=pre.device)
+    d = torch.arange(rows + columns - 1, device=pre.device)[:, None]
     j = d - i  # (diagonals, rows)
     there = (j >= 0) & (j < columns)
     chosen = flat[:, :, (i * columns + j.clamp(0, columns - 1)).flatten()]
@@ -43,7 +62,8 @@ def as_picture(states: Tensor, columns: int, directions: Directions) -> Tensor:
     """States by diagonal and row ``(diagonals, directions, batch, rows, hidden)`` as ``(batch, rows, columns, directions,
     hidden)``."""
     rows = states.shape[3]
-    i, j = torch.arange(rows)[:, None], torch.arange(columns)
+    i = torch.arange(rows, device=states.device)[:, None]
+    j = torch.arange(columns, device=states.device)
     by_place = states.permute(1, 2, 0, 3, 4).flatten(2, 3)[:, :, ((i + j) * rows + i).flatten()]
     grid = by_place.reshape(*by_place.shape[:2], rows, columns, -1)
     return torch.stack([grid[k].flip(flips) for k, flips in enumerate(_flips(directions))], 3)

@@ -7,17 +7,19 @@ beyond the edges there are zeros.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from anaphora.kernels.grid import native
-from anaphora.kernels.grid.native import Directions
+from anaphora.kernels.grid.skewed import Directions, states_by_diagonals
+from anaphora.native.fused import fused
 
 _of_sigmoid, _of_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
@@ -33,69 +35,78 @@ def grid_states(x: Tensor, weight: Tensor, bias: Tensor, recurrent: Tensor, dire
     pre = F.linear(x, weight, bias).view(*x.shape[:3], len(directions), -1)
     # A cell is a sum over many places, too many for half precision.
     wide = torch.promote_types(pre.dtype, torch.float32)
-    with torch.autocast(x.device.type, enabled=False):
+    there_is = torch.amp.is_autocast_available(x.device.type)  # not on meta
+    with torch.autocast(x.device.type, enabled=False) if there_is else nullcontext():
         return by_torch(pre.to(wide), recurrent.to(wide), directions)
 
 
 def by_torch(pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
     """States from p and U, one anti-diagonal after the other."""
-    found: Tensor = _Waves.apply(pre, recurrent, directions)  # type: ignore[no-untyped-call]
+    found: Tensor = _waves(pre, recurrent, directions=directions)
     return found
 
 
-class _Waves(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, pre: Tensor, recurrent: Tensor, directions: Directions) -> Tensor:
-        batch, rows, columns, count, wide = pre.shape
-        hidden, order = wide // 5, _order(rows, columns, directions, pre.device)
-        gates = order.along_waves(pre)  # p, and what becomes of it
-        weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
-        h, c = (pre.new_zeros(count, rows + columns, rows + 1, batch, hidden) for _ in range(2))
-        around = pre.new_empty(*gates.shape[:3], 2 * hidden)  # the states above and to the left
-        squashed = pre.new_empty(*gates.shape[:3], hidden)  # tanh(c)
-        for d, at, first, last in order.diagonals():
-            up, left = slice(first, last + 1), slice(first + 1, last + 2)
-            torch.cat((h[:, d, up], h[:, d, left]), -1, out=around[:, at])
-            a = gates[:, at]
-            a += torch.bmm(around[:, at].flatten(1, 2), weights).view(a.shape)
-            i, f_up, f_left, o = a[..., : 4 * hidden].sigmoid_().chunk(4, -1)
-            new = a[..., 4 * hidden :].tanh_()
-            cells = torch.mul(f_up, c[:, d, up]).addcmul_(f_left, c[:, d, left]).addcmul_(i, new)
-            c[:, d + 1, left] = cells
-            torch.mul(o, torch.tanh(cells, out=squashed[:, at]), out=h[:, d + 1, left])
-        ctx.save_for_backward(weights, gates, around, squashed, c)
-        ctx.order = order
-        return order.as_picture(h.flatten(1, 2)[:, order.slots])
+def _forward(
+    keep: bool, pre: Tensor, recurrent: Tensor, *, directions: Directions
+) -> tuple[Tensor, Sequence[Any]]:
+    batch, rows, columns, count, wide = pre.shape
+    hidden, order = wide // 5, _order(rows, columns, directions, pre.device)
+    gates = order.along_waves(pre)  # p, and what becomes of it
+    weights = torch.cat(recurrent.unbind(1), -1).transpose(1, 2)  # (directions, 2·hidden, 5·hidden)
+    h, c = (pre.new_zeros(count, rows + columns, rows + 1, batch, hidden) for _ in range(2))
+    around = pre.new_empty(*gates.shape[:3], 2 * hidden)  # the states above and to the left
+    squashed = pre.new_empty(*gates.shape[:3], hidden)  # tanh(c)
+    for d, at, first, last in order.diagonals():
+        up, left = slice(first, last + 1), slice(first + 1, last + 2)
+        torch.cat((h[:, d, up], h[:, d, left]), -1, out=around[:, at])
+        a = gates[:, at]
+        a += torch.bmm(around[:, at].flatten(1, 2), weights).view(a.shape)
+        i, f_up, f_left, o = a[..., : 4 * hidden].sigmoid_().chunk(4, -1)
+        new = a[..., 4 * hidden :].tanh_()
+        cells = torch.mul(f_up, c[:, d, up]).addcmul_(f_left, c[:, d, left]).addcmul_(i, new)
+        c[:, d + 1, left] = cells
+        torch.mul(o, torch.tanh(cells, out=squashed[:, at]), out=h[:, d + 1, left])
+    states = order.as_picture(h.flatten(1, 2)[:, order.slots])
+    return states, (weights, gates, around, squashed, c, order)
 
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, of_states: Tensor) -> tuple[Tensor, Tensor, None]:
-        weights, gates, around, squashed, c = ctx.saved_tensors
-        order, hidden = ctx.order, squashed.shape[-1]
-        of_h, of_c = torch.zeros_like(c), torch.zeros_like(c)
-        of_h.flatten(1, 2)[:, order.slots] = order.along_waves(of_states)
-        of_gates = torch.empty_like(gates)
-        back = weights.transpose(1, 2)
-        for d, at, first, last in reversed(order.diagonals()):
-            up, left = slice(first, last + 1), slice(first + 1, last + 2)
-            i, f_up, f_left, o = gates[:, at, :, : 4 * hidden].chunk(4, -1)
-            new, t, h = gates[:, at, :, 4 * hidden :], squashed[:, at], of_h[:, d + 1, left]
-            cells = of_c[:, d + 1, left] + _of_tanh(h * o, t)
-            g = of_gates[:, at]
-            for part, (one, other) in enumerate(
-                ((cells, new), (cells, c[:, d, up]), (cells, c[:, d, left]), (h, t))
-            ):
-                torch.mul(one, other, out=g[..., part * hidden : (part + 1) * hidden])
-            g[..., : 4 * hidden] = _of_sigmoid(g[..., : 4 * hidden], gates[:, at, :, : 4 * hidden])
-            g[..., 4 * hidden :] = _of_tanh(cells * i, new)
-            of_c[:, d, up].addcmul_(cells, f_up)
-            of_c[:, d, left].addcmul_(cells, f_left)
-            both = torch.bmm(g.flatten(1, 2), back).view(*g.shape[:3], -1)
-            of_h[:, d, up] += both[..., :hidden]
-            of_h[:, d, left] += both[..., hidden:]
-        of_weights = torch.bmm(of_gates.flatten(1, 2).transpose(1, 2), around.flatten(1, 2))
-        of_recurrent = torch.stack(torch.split(of_weights, hidden, -1), 1)
-        return order.as_picture(of_gates), of_recurrent, None
+
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    directions: Directions,
+) -> tuple[Tensor, Tensor]:
+    weights, gates, around, squashed, c, order = kept
+    hidden = squashed.shape[-1]
+    of_h, of_c = torch.zeros_like(c), torch.zeros_like(c)
+    of_h.flatten(1, 2)[:, order.slots] = order.along_waves(grads[0])
+    of_gates = torch.empty_like(gates)
+    back = weights.transpose(1, 2)
+    for d, at, first, last in reversed(order.diagonals()):
+        up, left = slice(first, last + 1), slice(first + 1, last + 2)
+        i, f_up, f_left, o = gates[:, at, :, : 4 * hidden].chunk(4, -1)
+        new, t, h = gates[:, at, :, 4 * hidden :], squashed[:, at], of_h[:, d + 1, left]
+        cells = of_c[:, d + 1, left] + _of_tanh(h * o, t)
+        g = of_gates[:, at]
+        for part, (one, other) in enumerate(
+            ((cells, new), (cells, c[:, d, up]), (cells, c[:, d, left]), (h, t))
+        ):
+            torch.mul(one, other, out=g[..., part * hidden : (part + 1) * hidden])
+        g[..., : 4 * hidden] = _of_sigmoid(g[..., : 4 * hidden], gates[:, at, :, : 4 * hidden])
+        g[..., 4 * hidden :] = _of_tanh(cells * i, new)
+        of_c[:, d, up].addcmul_(cells, f_up)
+        of_c[:, d, left].addcmul_(cells, f_left)
+        both = torch.bmm(g.flatten(1, 2), back).view(*g.shape[:3], -1)
+        of_h[:, d, up] += both[..., :hidden]
+        of_h[:, d, left] += both[..., hidden:]
+    of_weights = torch.bmm(of_gates.flatten(1, 2).transpose(1, 2), around.flatten(1, 2))
+    of_recurrent = torch.stack(torch.split(of_weights, hidden, -1), 1)
+    return order.as_picture(of_gates), of_recurrent
+
+
+_waves = fused(_forward, _backward, states_by_diagonals)
 
 
 @dataclass(frozen=True)
