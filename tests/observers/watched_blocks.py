@@ -323,7 +323,7 @@ def scanned_plainly(_: Any, r: Tensor, k: Tensor, v: Tensor, w: Tensor) -> Tenso
     for t in range(v.shape[1]):
         written = k[:, t].unsqueeze(-1) * v[:, t].unsqueeze(-2)
         state = (-w[:, t].square()).exp().unsqueeze(-1) * state + written
-        found.append((state * r[:, t].unsqueeze(-1)).sum(-2))
+        found.append((r[:, t].unsqueeze(-2) @ state).squeeze(-2))
     return joined(torch.stack(found, 1), state)
 
 
@@ -339,7 +339,7 @@ def selected_plainly(
     for t in range(u.shape[1]):
         step = delta[:, t].square().unsqueeze(-1)
         state = (-step * rate.square()).exp() * state + step * u[:, t].unsqueeze(-1) * b[:, t].unsqueeze(1)
-        found.append((state * c[:, t].unsqueeze(1)).sum(-1))
+        found.append((state @ c[:, t].unsqueeze(-1)).squeeze(-1))
     return joined(torch.stack(found, 1), state)
 
 

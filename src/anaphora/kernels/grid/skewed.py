@@ -15,7 +15,7 @@ def states_by_diagonals(pre: Tensor, recurrent: Tensor, *, directions: Direction
     columns = pre.shape[2]
     pre, there = skewed(pre, directions)
     weights = by_direction(recurrent)
-    states = (torch.zeros_like(pre[0, ..., : recurrent.shape[-1]]),) * 2
+    states: tuple[Tensor, ...] = (torch.zeros_like(pre[0, ..., : recurrent.shape[-1]]),) * 2
     found = []
     for of_diagonal in zip(pre.unbind(0), there.unbind(0), strict=True):
         states, h = advance(states, of_diagonal, weights)

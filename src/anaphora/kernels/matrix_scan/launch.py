@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from anaphora.kernels.matrix_scan.check import agrees
 from anaphora.kernels.matrix_scan.masks import masks
-from anaphora.native.transformed import transformed
+from anaphora.native.following import following, needs_gradient
+from anaphora.native.fused import fused
 
 CHUNK = 64  # steps
 LEVELS = CHUNK.bit_length() - 1
@@ -33,8 +34,8 @@ IN_FLOAT32 = (32, 64, {"num_warps": 4, "num_stages": 1})
 
 
 def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None) -> bool:
-    """Whether the programs take these: on a GPU with Triton, no double precision, states of at most 256 × 256, and neither
-    torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
+    """Whether the programs take these: on a GPU with Triton, no double precision, states of at most 256 × 256, and no one
+    follows the operations."""
     given = [x for x in (r, k, v, log_w, state) if x is not None]
     return (
         all(x.device.type in DEVICES and x.dtype in KINDS for x in given)
@@ -43,7 +44,7 @@ def serves(r: Tensor, k: Tensor, v: Tensor, log_w: Tensor, state: Tensor | None)
         and k.shape[3] > 0
         and v[0].numel() // v.shape[3] * max(k.shape[3], v.shape[3])
         < 1 << 31  # 32 bits count the numbers of a row
-        and not transformed()
+        and following(*given) is None
         and _ready(v.device)
     )
 
@@ -60,55 +61,52 @@ def run(
     `check`.
     """
 
-    def fused(*given: Any) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = _MatrixScan.apply(*given, plain)  # type: ignore[no-untyped-call]
-        return found
-
-    given = (r, k, v, log_w, state)
-    grads = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given)
-    computed: tuple[Tensor, Tensor] = (fused if agrees(fused, plain, v, log_w, grads) else plain)(*given)
+    given, programs = (r, k, v, log_w, state), partial(_scan, plain=plain)
+    serves = agrees(programs, plain, v, log_w, needs_gradient(*given))
+    computed: tuple[Tensor, Tensor] = (programs if serves else plain)(*given)
     return computed
 
 
-class _MatrixScan(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        *inputs, state, plain = given
-        r, k, v, log_w = (_rows(x) for x in inputs)
-        with _on(v):
-            befores, last = _states(k, log_w, v, state, v.dtype, reverse=False)
-            y, scores = _outputs(r, k, v, log_w, befores, any(ctx.needs_input_grad))
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*inputs, state, befores, scores)
-        ctx.plain = plain
-        return y, last
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor | None, dlast: Tensor | None) -> tuple[Tensor | None, ...]:
-        *inputs, state, befores, scores = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True
-            return *_plain_gradients(ctx.plain, [*inputs, state], (dy, dlast)), None
-        r, k, v, log_w = (_rows(x) for x in inputs)
-        dy = torch.zeros_like(v) if dy is None else _rows(dy)
-        with _on(v):
-            afters, first = _states(r, log_w, dy, dlast, v.dtype, reverse=True)
-            dv, dscores = _values(k, v, log_w, scores, dy, afters)
-            dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dscores, dy, afters)
-        return dr, dk, dv, dlog_w, None if state is None else first.to(state.dtype), None
+def _forward(
+    keep: bool,
+    r: Tensor,
+    k: Tensor,
+    v: Tensor,
+    log_w: Tensor,
+    state: Tensor | None,
+    *,
+    plain: Callable[..., Any],
+) -> tuple[tuple[Tensor, Tensor], Sequence[Tensor]]:
+    r, k, v, log_w = (_rows(x) for x in (r, k, v, log_w))
+    with _on(v):
+        befores, last = _states(k, log_w, v, state, v.dtype, reverse=False)
+        y, scores = _outputs(r, k, v, log_w, befores, keep)
+    return (y, last), (befores, scores)
 
 
-def _plain_gradients(
-    plain: Callable[..., Any], inputs: list[Tensor | None], grads: tuple[Tensor | None, ...]
-) -> list[Tensor | None]:
-    """Gradients that can be differentiated: the recurrence once more, in plain torch."""
-    needed = [x for x in inputs if x is not None and x.requires_grad]
-    pairs = [pair for pair in zip(plain(*inputs), grads, strict=True) if pair[1] is not None]
-    found = iter(
-        torch.autograd.grad(
-            [y for y, _ in pairs], needed, [dy for _, dy in pairs], create_graph=True, allow_unused=True
-        )
-    )
-    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    plain: Callable[..., Any],
+) -> tuple[Tensor | None, ...]:
+    (befores, scores), (*inputs, state), (dy, dlast) = kept, tensors, grads
+    r, k, v, log_w = (_rows(x) for x in inputs)
+    dy = torch.zeros_like(v) if dy is None else _rows(dy)
+    with _on(v):
+        afters, first = _states(r, log_w, dy, dlast, v.dtype, reverse=True)
+        dv, dscores = _values(k, v, log_w, scores, dy, afters)
+        dr, dk, dlog_w = _keys(r, k, v, log_w, befores, dscores, dy, afters)
+    return dr, dk, dv, dlog_w, None if state is None else first.to(state.dtype)
+
+
+def _by_torch(*given: Tensor | None, plain: Callable[..., Any]) -> Any:
+    return plain(*given)
+
+
+_scan = fused(_forward, _backward, _by_torch)
 
 
 def _states(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +10,8 @@ from torch import Tensor
 from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside, plain
-from anaphora.native.transformed import transformed
+from anaphora.native.following import following
+from anaphora.native.fused import fused
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 16  # multiplications that are worth a thread
@@ -27,7 +27,7 @@ def serves(
     r: Tensor, k: Tensor, v: Tensor, w: Tensor, state: Tensor | None, a: Tensor | None, b: Tensor | None
 ) -> bool:
     """Whether the program takes these: on the CPU, where there is a compiler, every shape as `matrix_scan` has it, and
-    neither torch.compile, functorch, a trace nor forward-mode differentiation follows the operations."""
+    no one follows the operations."""
     given = [x for x in (r, k, v, w, state, a, b) if x is not None]
     if not (plain(*given) and all(x.is_floating_point() for x in given)) or v.dim() != 4:
         return False
@@ -37,7 +37,7 @@ def serves(
         and w.shape in (keys, keys[:3])
         and (state is None or state.shape == matrix)
         and min((*keys, *v.shape)) > 0
-        and not transformed()
+        and following(*given) is None
         and library.functions(_kind(v)) is not None
     )
 
@@ -50,7 +50,7 @@ def run(
     if state is None:
         state = v.new_zeros(v.shape[0], v.shape[2], k.shape[3], v.shape[3], dtype=kind)
     given = [None if x is None else x.to(kind).contiguous() for x in (r, k, v, w, a, b, state)]
-    y, last = _Scan.apply(*given)  # type: ignore[no-untyped-call]
+    y, last = _scan(*given)
     return y.to(v.dtype), last
 
 
@@ -58,49 +58,41 @@ def _kind(v: Tensor) -> torch.dtype:
     return torch.promote_types(v.dtype, torch.float32)
 
 
-class _Scan(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *given: Tensor | None) -> Pair:
-        _, k, v, _, _, _, state = given
-        assert k is not None
-        assert v is not None
-        assert state is not None
-        batch, time, heads, d = k.shape
-        y, last = torch.empty_like(v), torch.empty_like(state)
-        marks = None
-        if any(ctx.needs_input_grad):
-            marks = v.new_empty(batch, heads, -(-time // STEPS), d, v.shape[3])
-        _call("matrix_forward", given, (*given, y, last, marks))
-        ctx.save_for_backward(*given, marks)
-        return y, last
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor, dlast: Tensor) -> Any:
-        *given, marks = ctx.saved_tensors
-        if torch.is_grad_enabled():  # gradients that are differentiated in turn are those of torch
-            return _differentiable(given, ctx.needs_input_grad, dy, dlast)
-        *inputs, state = given
-        r, k, v, w, a, b = inputs
-        sums = [None if x is None else torch.zeros_like(x) for x in (r, k, w, a, b)]
-        dv, dstate = torch.empty_like(v), torch.empty_like(state)
-        found = (*sums[:2], dv, *sums[2:], dstate)
-        _call("matrix_backward", given, (*inputs, marks, dy.contiguous(), dlast.contiguous(), *found))
-        return found
-
-
-def _differentiable(
-    given: Sequence[Tensor | None], needs: Sequence[bool], dy: Tensor, dlast: Tensor
-) -> tuple[Tensor | None, ...]:
-    r, k, v, w, a, b, state = given
-    assert r is not None
+def _forward(keep: bool, *given: Tensor | None) -> tuple[Pair, Sequence[Tensor | None]]:
+    _, k, v, *_, state = given
     assert k is not None
     assert v is not None
-    assert w is not None
-    outputs = by_chunks(r, k, v, w, state, a, b, direct=True)
-    wanted = [x for x, need in zip(given, needs, strict=True) if need and x is not None]
-    found = iter(torch.autograd.grad(outputs, wanted, (dy, dlast), create_graph=True, allow_unused=True))
-    pairs = zip(given, needs, strict=True)
-    return tuple([next(found) if need and x is not None else None for x, need in pairs])
+    assert state is not None
+    batch, time, heads, d = k.shape
+    y, last = torch.empty_like(v), torch.empty_like(state)
+    marks = v.new_empty(batch, heads, -(-time // STEPS), d, v.shape[3]) if keep else None
+    _call("matrix_forward", given, (*given, y, last, marks))
+    return (y, last), (marks,)
+
+
+def _backward(
+    kept: Sequence[Tensor], given: Sequence[Tensor], grads: Sequence[Tensor | None], needs: Sequence[bool]
+) -> Sequence[Tensor | None]:
+    (marks,), (*inputs, state) = kept, given
+    r, k, v, w, a, b = inputs
+    dy, dlast = (
+        torch.zeros_like(like) if g is None else g.contiguous()
+        for g, like in zip(grads, (v, state), strict=True)
+    )
+    sums = [None if x is None else torch.zeros_like(x) for x in (r, k, w, a, b)]
+    dv, dstate = torch.empty_like(v), torch.empty_like(state)
+    found = (*sums[:2], dv, *sums[2:], dstate)
+    _call("matrix_backward", given, (*inputs, marks, dy, dlast, *found))
+    return found
+
+
+def _by_torch(
+    r: Tensor, k: Tensor, v: Tensor, w: Tensor, a: Tensor | None, b: Tensor | None, state: Tensor
+) -> Pair:
+    return by_chunks(r, k, v, w, state, a, b, direct=True)
+
+
+_scan = fused(_forward, _backward, _by_torch)
 
 
 def _call(name: str, given: Sequence[Tensor | None], tensors: Sequence[Tensor | None]) -> None:
