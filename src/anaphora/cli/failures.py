@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 import click
@@ -44,10 +48,50 @@ def _room() -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
-def guarded(work: Callable[[], object], *, debug: bool) -> int:
-    """Do ``work`` and return the exit code: 0 fine, 1 our fault, 2 the user's or the world's, 130 Ctrl-C."""
+class Ended(BaseException):
+    """A signal asks the command to end; whatever it has begun is tidied up on the way out."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Within, SIGTERM and a closed terminal (SIGHUP) end what the main thread does as Ctrl-C does; a second one ends it at once.
+
+    Commands that save or drain first (`train`, `serve`, `studio`) take the signals themselves while they do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Ended(number)
+
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {
+        number: signal.signal(number, end)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN  # nohup means it
+    }
     try:
-        returned = work()
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
+
+
+def guarded(work: Callable[[], object], *, debug: bool) -> int:
+    """Do ``work`` and return the exit code: 0 fine, 1 our fault, 2 the user's or the world's, 130 Ctrl-C, 128 + its number another
+    signal."""
+    try:
+        with _ended_by_signals():
+            returned = work()
+    except Ended as ended:
+        say(f"anaphora: stopped by {signal.Signals(ended.number).name}.")
+        return 128 + ended.number
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except (KeyboardInterrupt, click.Abort):
