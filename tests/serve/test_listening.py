@@ -14,7 +14,8 @@ import anaphora as an
 import own_loop
 from anaphora.data.audio.resample import resample
 from anaphora.data.audio.resample_stream import ResampleStream
-from anaphora.serving.limits import Limits
+from anaphora.serving.batching import Turns
+from anaphora.serving.limits import Ledger, Limits
 from anaphora.tasks.transcribe.inference.again import HearingAgain
 from anaphora.tasks.transcribe.inference.arriving import hears_as_it_arrives
 from anaphora.tasks.transcribe.inference.words import Word
@@ -63,13 +64,19 @@ def causal() -> an.Transcriber:
     return trained(bidirectional=False, normalise="none")
 
 
+class Ear(SimpleNamespace):
+    """A run, as far as the route asks for it."""
+
+    __hash__ = object.__hash__
+
+
 def server(model: Any, **limits: Any) -> Any:
     """The route alone over one run."""
     from contextlib import contextmanager
-    from threading import Lock
 
-    run = SimpleNamespace(
-        name="ear", estimator=model, limits=Limits(**limits), lock=Lock(), version="1",
+    bounds = Limits(**limits)
+    run = Ear(
+        name="ear", estimator=model, limits=bounds, lock=Turns(), version="1", weight=1, ledger=Ledger(bounds), on_close=[],
         task=SimpleNamespace(command=model.command),
     )  # fmt: skip
 

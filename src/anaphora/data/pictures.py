@@ -28,16 +28,16 @@ MOST_PIXELS = 1 << 26
 """Pixels of the largest picture that is unpacked (256 MiB): what keeps memory bounded."""
 MOST_BYTES = 1 << 28
 GREY = 128
-_TOO_LARGE = f"it would unpack to more than {MOST_PIXELS // 10**6} million pixels; make the picture smaller."
+_TOO_LARGE = "it would unpack to more than {} million pixels; make the picture smaller."
 _MISSING = "reading pictures needs Pillow; install it with `pip install anaphora[image]`."
 
 
-def read_picture(path: str | Path, *, size: Size | None) -> Pixels:
+def read_picture(path: str | Path, *, size: Size | None, most: int = MOST_PIXELS) -> Pixels:
     """The picture in a file, ``(height, width, 3)``, or a `DataError` in one sentence.
 
     It is turned as its EXIF data say, what is transparent becomes white, of a film the first frame is taken; then it
     is scaled (bilinear, every pixel counts) until it just fits into ``size``, and centred on grey: nothing is cut off
-    and nothing distorted. Without a ``size`` it stays as large as it is.
+    and nothing distorted. Without a ``size`` it stays as large as it is. One of more than ``most`` pixels is not unpacked.
     """
     _check_file(path)
     try:
@@ -52,13 +52,13 @@ def read_picture(path: str | Path, *, size: Size | None) -> Pixels:
             with Image.open(content, formats=FORMATS) as image:
                 if size is not None:  # a large JPEG is unpacked at a fraction of its size
                     image.draft("RGB", (max(size), max(size)))
-                if image.width * image.height > MOST_PIXELS:
-                    raise DataError(_TOO_LARGE)
+                if image.width * image.height > most:
+                    raise DataError(_TOO_LARGE.format(most // 10**6))
                 return _fitted(_in_colour(ImageOps.exif_transpose(image)), size)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     except Image.DecompressionBombError:
-        raise DataError(f"{path}: {_TOO_LARGE}") from None
+        raise DataError(f"{path}: {_TOO_LARGE.format(most // 10**6)}") from None
     except UnidentifiedImageError:
         raise DataError(
             f"{path} is not a picture that can be read; give {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
@@ -83,7 +83,7 @@ def as_picture(value: Any, where: str, *, size: Size) -> Pixels:
             f"{where} is not a picture; give a path, or an array (height, width, 3) of numbers from 0 to 255."
         )
     if x.shape[0] * x.shape[1] > MOST_PIXELS:
-        raise DataError(f"{where}: {_TOO_LARGE}")
+        raise DataError(f"{where}: {_TOO_LARGE.format(MOST_PIXELS // 10**6)}")
     x = _to_bytes(x, where)
     if x.ndim == 2 or x.shape[2] == 1:
         x = np.repeat(x.reshape(*x.shape[:2], 1), 3, axis=2)

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Array, Trace
 
@@ -97,7 +98,7 @@ def occluded(
     """
     whole = score(x)[0].double()
     falls = np.zeros((len(whole), *like))
-    for first in range(0, len(groups), MOST_ROWS):
+    for first in each_step(range(0, len(groups), MOST_ROWS)):
         part = groups[first : first + MOST_ROWS]
         rows = x.expand(len(part), *x.shape[1:]).clone()
         for row, group in zip(rows, part, strict=True):
@@ -130,7 +131,7 @@ def with_each_left_out(
         return trace
     groups = stretches(len(encoded), MOST_LEFT_OUT)
     falls = np.zeros(len(encoded))
-    for some in range(0, len(groups), 32):
+    for some in each_step(range(0, len(groups), 32)):
         part = groups[some : some + 32]
         vectors = embed([np.delete(encoded, group, 0) for group in part])
         moved = 1 - torch.nn.functional.cosine_similarity(vectors, own)

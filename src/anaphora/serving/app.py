@@ -19,9 +19,8 @@ from anaphora.serving.limits import Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.protocol import routes as protocol
 from anaphora.serving.refusals import Refusal
-from anaphora.serving.requests import Left
 from anaphora.serving.runs import Runs
-from anaphora.web.answers import Scope, shortened
+from anaphora.web.answers import Left, Scope, shortened
 
 
 @dataclass

@@ -1,7 +1,11 @@
-"""Requests that arrive together are computed together: one thread for each run, a token budget, a maximum wait.
+"""Requests that arrive together are computed together: a thread with a queue, a token budget, a maximum wait.
 
 The thread takes the oldest request, waits up to ``max_wait_ms`` after its arrival for others, and computes it with those
-that have the same options until the budget is full. Requests whose client has left, or whose time is over, are not computed.
+that have the same options until the budget is full. Requests whose client has left, or whose time is over, are not computed;
+where that happens to all of a batch while it is computed, it ends before its next step.
+
+A run has a thread for quick requests and one for costly ones, and more (`generation`, `listening`) use its model, too. They take
+it in `Turns`; each passes its turn on between two steps of its work.
 """
 
 from __future__ import annotations
@@ -9,16 +13,63 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from anaphora.cancellation import Stopped, stopped_by
 from anaphora.serving.limits import Limits
-from anaphora.serving.refusals import busy, leaving
+from anaphora.serving.refusals import busy, late, leaving
 
-Compute = Callable[[Any, Sequence[list[Any]]], Sequence[Any]]
-"""Of options and the inputs of several requests: for each request its answer, or the exception that it ended with."""
+
+class Turns:
+    """A lock that those who wait get in the order of their arrival, so that no one who takes it again and again keeps it."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        with self._changing:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        mine.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        with self._changing:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+    @contextmanager
+    def shared(self, unwanted: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Within, this has the lock, and passes it on between two steps of what is computed (`anaphora.cancellation`), which ends
+        with `Stopped` once it is ``unwanted()``."""
+        passing = threading.Lock()  # one search may ask from several threads
+
+        def stop() -> bool:
+            if self._waiting:
+                with passing:
+                    self.__exit__()
+                    self.__enter__()
+            return unwanted()
+
+        with self, stopped_by(stop):
+            yield
+
+
+Compute = Callable[[Any, Sequence[list[Any]], Callable[[], bool]], Sequence[Any]]
+"""Of options and the inputs of several requests: for each request its answer, or the exception that it ended with. The last argument
+says, between two steps, whether no one wants the answers any more."""
 
 
 @dataclass(eq=False)
@@ -33,6 +84,16 @@ class Job:
     """By `time.monotonic`."""
     arrived: float = field(default_factory=time.monotonic)
     future: Future[Any] = field(default_factory=Future)
+    left: bool = False
+    """Set when no one waits for the answer any more."""
+
+    def unwanted(self) -> bool:
+        """Whether the client has left, or its time is over."""
+        return self.left or time.monotonic() >= self.expires
+
+
+def _all_unwanted(jobs: Sequence[Job]) -> bool:
+    return all(job.unwanted() for job in jobs)
 
 
 class Batcher:
@@ -97,7 +158,13 @@ class Batcher:
             self._observe(alive)
             self.begun = now
             try:
-                answers = self._compute(alive[0].options, [job.inputs for job in alive])
+                answers = self._compute(
+                    alive[0].options,
+                    [job.inputs for job in alive],
+                    partial(_all_unwanted, alive),
+                )
+            except Stopped:  # just now: the clients have not heard of it yet
+                answers = [late(self._limits.seconds)] * len(alive)
             except BaseException as error:  # the server lives on, whatever a model does
                 answers = [error] * len(alive)
             self.begun = None

@@ -14,12 +14,13 @@ from starlette.routing import BaseRoute, Route
 
 from anaphora.errors import AnaphoraError
 from anaphora.serving.generation.asked import Asked, Completed, read_asked
-from anaphora.serving.generation.completion import Completion
+from anaphora.serving.generation.completion import Completion, prompts_of
 from anaphora.serving.generation.of_run import Engines, continues
 from anaphora.serving.guard import as_refusal
 from anaphora.serving.openapi import DESCRIBED, Operation
 from anaphora.serving.refusals import Refusal
-from anaphora.serving.requests import Left, json_body, json_response, while_there
+from anaphora.serving.requests import client_of, json_body, json_response, reading, while_there
+from anaphora.web.answers import Left
 
 if TYPE_CHECKING:
     from anaphora.serving.app import Server
@@ -32,10 +33,13 @@ def routes(server: Server) -> list[BaseRoute]:
 
     async def complete(request: Request) -> Response:
         try:
-            asked = read_asked(await json_body(request))
+            body = await json_body(request)
+            size = len(await request.body())
+            asked = await reading(lambda: read_asked(body), size)
             served = server.runs.get(asked.model)
             engine = await asyncio.to_thread(engines.of, served)  # the first time, weights are packed
-            work = Completion(engine, served, asked)
+            prompts = await reading(lambda: prompts_of(served, asked), size)
+            work = Completion(engine, served, asked, prompts, client_of(request))
             if asked.stream:
                 return _Events(work)
             try:

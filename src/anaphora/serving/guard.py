@@ -7,6 +7,7 @@ import hmac
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from anaphora.web.answers import Message, Receive, Scope, Send, refuse, with_hea
 
 OPEN = ("/", "/docs", "/page.js", "/page.css", "/v2/health/live", "/v2/health/ready")
 """Served without a token: pages, which hold no secrets, and the probes of orchestrators."""
+SMALL_BODY = 1 << 16
+"""Bytes of a body that is received whatever others send."""
 GONE = 499
 """The status, in the metrics, of requests whose client left before the response began."""
 
@@ -43,6 +46,7 @@ class Guard:
         self.draining = False
         self.active = 0
         """Requests that are being answered."""
+        self._held: Counter[str] = Counter()  # bytes of large bodies, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,11 +71,12 @@ class Guard:
 
         self.active += 1
         self._metrics.active.inc()
+        body = _Body(self._held, (scope.get("client") or ("",))[0], self._limits)
         try:
             try:
                 async with asyncio.timeout(self._limits.seconds + 5) as deadline:
                     self._check(scope)
-                    await self._app(scope, self._bounded(receive, scope), noted)
+                    await self._app(scope, self._bounded(receive, body), noted)
             except TimeoutError:
                 raise late(self._limits.seconds) from None
         except Exception as error:
@@ -83,6 +88,7 @@ class Guard:
         finally:
             self.active -= 1
             self._metrics.active.dec()
+            body.release()
             route = self._route_of(scope)
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.latency.labels(route).observe(time.perf_counter() - begun)
@@ -123,13 +129,13 @@ class Guard:
         if not length.isdigit() or int(length) > self._limits.body:
             raise too_large(self._limits.body)
 
-    def _bounded(self, receive: Receive, scope: Scope) -> Receive:
+    def _bounded(self, receive: Receive, body: _Body) -> Receive:
         """``receive``, with a bound on the bytes of the body and on the seconds that they take."""
         until = time.monotonic() + self._limits.body_seconds
-        got, whole = 0, False
+        whole = False
 
         async def bounded() -> Message:
-            nonlocal got, whole
+            nonlocal whole
             if whole:
                 return await receive()
             try:
@@ -142,13 +148,43 @@ class Guard:
                     {"connection": "close"},
                 ) from None
             if message["type"] == "http.request":
-                got += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
-                if got > self._limits.body:
-                    raise too_large(self._limits.body)
+                body.grow(len(message.get("body", b"")))
             return message
 
         return bounded
+
+
+class _Body:
+    """The bytes of one body, among those of all bodies that are held, by client."""
+
+    def __init__(self, held: Counter[str], client: str, limits: Limits):
+        self._held, self._client, self._limits = held, client, limits
+        self._size = self._counted = 0
+
+    def grow(self, size: int) -> None:
+        """More has arrived. Raises a `Refusal` where this body is too large (413), or all together (503)."""
+        self._size += size
+        if self._size > self._limits.body:
+            raise too_large(self._limits.body)
+        if self._size <= SMALL_BODY:
+            return
+        more = self._size - self._counted
+        most = self._limits.bodies
+        if self._held.total() + more > most or self._held[self._client] + more > most // 2:
+            raise Refusal(
+                503, "too much is being sent at once; try again in a second.",
+                {"retry-after": "1", "connection": "close"},
+            )  # fmt: skip
+        self._held[self._client] += more
+        self._counted = self._size
+
+    def release(self) -> None:
+        """The request has ended."""
+        self._held[self._client] -= self._counted
+        if self._held[self._client] <= 0:
+            del self._held[self._client]
+        self._counted = 0
 
 
 def as_refusal(error: BaseException) -> Refusal:

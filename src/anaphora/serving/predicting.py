@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import UploadFile
@@ -15,7 +14,15 @@ from anaphora.data.sources.formats import ending_of
 from anaphora.files import parse_json
 from anaphora.serving.exchange.inputs import Question, Text, Words
 from anaphora.serving.refusals import Refusal, malformed, unusable
-from anaphora.serving.requests import json_body, json_response, media_type, while_there
+from anaphora.serving.requests import (
+    LARGE,
+    client_of,
+    json_body,
+    json_response,
+    media_type,
+    reading,
+    while_there,
+)
 
 if TYPE_CHECKING:
     from anaphora.serving.app import Server
@@ -34,7 +41,7 @@ def routes(server: Server) -> list[BaseRoute]:
     async def predict(request: Request) -> Response:
         with server.runs.using(request.path_params.get("name")) as served:
             inputs, options = await _read(request, served)
-            answers = await while_there(request, served.ask(inputs, options))
+            answers = await while_there(request, served.ask(inputs, options, client_of(request)))
             found = {"run": served.name, "task": served.task.command, "version": served.version}
             return json_response({**found, "outputs": answers})
 
@@ -75,7 +82,9 @@ async def _read(request: Request, served: Served) -> Read:
         if twice := asked.keys() & body.keys():
             raise malformed(f"{min(twice)} stands in the address and in the body; write it once.")
         options = served.exchange.options({**asked, **body})
-        return await _in_thread(served, lambda: served.exchange.read(given)), options
+        return await _in_thread(
+            served, lambda: served.exchange.read(given), len(await request.body())
+        ), options
     if kind == "application/x-www-form-urlencoded":
         raise Refusal(
             415, "send JSON with `Content-Type: application/json`, a file as it is, or a form with files."
@@ -85,15 +94,16 @@ async def _read(request: Request, served: Served) -> Read:
     options = served.exchange.options(asked)
     content = await request.body()
     exchange = served.exchange
-    read = await asyncio.to_thread(lambda: exchange.checked(exchange.reader.upload(content, "the body"), 1))
-    return [read], options
+    return await _in_thread(
+        served, lambda: [exchange.checked(exchange.reader.upload(content, "the body"), 1)], len(content)
+    ), options
 
 
 async def _form(request: Request, served: Served, asked: dict[str, Any]) -> Read:
     """Files are inputs, in order; of a run that reads texts so are the fields called ``inputs``. Other fields are options."""
     limits, exchange = served.limits, served.exchange
     async with request.form(
-        max_files=limits.inputs, max_fields=MOST_FIELDS, max_part_size=limits.body
+        max_files=limits.inputs, max_fields=MOST_FIELDS, max_part_size=4 * limits.characters
     ) as form:
         files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
         contents = [await file.read() for file in files]
@@ -112,13 +122,19 @@ async def _form(request: Request, served: Served, asked: dict[str, Any]) -> Read
     if texts and not isinstance(reader, Text | Words):
         raise unusable("inputs of this run are files or JSON, not fields of text; attach a file.")
 
+    exchange.spelled(sum(len(value) for _, value in fields))
+    textual = isinstance(reader, Text | Words)
+    size = sum(map(len, contents))
+    if textual and size > 4 * limits.characters:
+        exchange.spelled(size // 4)
+
     def read() -> list[Any]:
         if isinstance(reader, Question):
             return exchange.gathered(_questions(reader, contents, fields))
         uploads = [reader.upload(content, f"input {i}") for i, content in enumerate(contents, start=1)]
         return exchange.gathered([*(reader.read(text, "inputs") for text in texts), *uploads])
 
-    return await _in_thread(served, read), options
+    return await _in_thread(served, read, size + sum(len(value) for _, value in fields)), options
 
 
 def _questions(reader: Question, contents: list[bytes], fields: list[tuple[str, str]]) -> list[Any]:
@@ -136,12 +152,10 @@ def _questions(reader: Question, contents: list[bytes], fields: list[tuple[str, 
     return [reader.joined(picture, question, choices, f"input {i}") for i, (picture, question) in both]
 
 
-async def _in_thread(served: Served, read: Any) -> list[Any]:
-    """Texts are read at once; numbers, pictures and sound in a thread, so that other requests go on."""
-    found: list[Any] = (
-        read() if isinstance(served.exchange.reader, Text | Words) else await asyncio.to_thread(read)
-    )
-    return found
+async def _in_thread(served: Served, read: Callable[[], list[Any]], size: int) -> list[Any]:
+    """Short texts are read at once; what has to be unpacked, and all that is large, in a thread, so that other requests go on."""
+    textual = isinstance(served.exchange.reader, Text | Words)
+    return await reading(read, size if textual else max(size, LARGE + 1))
 
 
 def typed(fields: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -12,14 +13,26 @@ from starlette.responses import Response
 
 from anaphora.files import parse_json
 from anaphora.serving.refusals import Refusal, malformed
+from anaphora.web import answers
 
 T = TypeVar("T")
-LARGE = 1 << 16
-"""Bytes of a body that are parsed in a thread, so that other requests go on."""
+LARGE = 1 << 14
+"""Bytes of a body that are read in a thread, so that other requests go on."""
+READERS = 2
+"""Bodies that are read at the same time: each may be unpacked to many times its size."""
+_readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
 
-class Left(Exception):  # noqa: N818 (not an error: the client has left)
-    """The client closed its connection; nothing is to be answered."""
+def client_of(request: Request) -> str:
+    """Return the address of the client, by which costs are added up."""
+    return "" if request.client is None else request.client.host
+
+
+async def reading(read: Callable[[], T], size: int) -> T:
+    """What ``read`` makes of a body of ``size`` bytes; of a large one in one of a few threads."""
+    if size <= LARGE:
+        return read()
+    return await asyncio.get_running_loop().run_in_executor(_readers, read)
 
 
 def media_type(request: Request) -> str:
@@ -36,7 +49,7 @@ async def json_body(request: Request) -> dict[str, Any]:
 
 async def parsed_object(content: bytes) -> dict[str, Any]:
     """The JSON object in ``content``. Raises a `Refusal` (400)."""
-    parsed = await asyncio.to_thread(_parsed, content) if len(content) > LARGE else _parsed(content)
+    parsed = await reading(lambda: _parsed(content), len(content))
     if not isinstance(parsed, dict):
         raise malformed("the body must be a JSON object; write {…}.")
     return parsed
@@ -58,25 +71,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 async def while_there(request: Request, work: Awaitable[T]) -> T:
-    """What ``work`` gives; it is cancelled, and `Left` raised, once the client has closed its connection.
-
-    Only after the body was read: what then arrives is that the client has left.
-    """
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise Left
-        return task.result()
-    finally:
-        for one in (task, gone):
-            one.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    """`anaphora.web.answers.while_there`, for a request whose body was read."""
+    return await answers.while_there(request.receive, work)
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from anaphora.errors import AnaphoraError
-from anaphora.serving.limits import Limits
+from anaphora.serving.limits import Ledger, Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.refusals import unknown
 from anaphora.serving.served import Served, stamp_of
@@ -28,6 +28,7 @@ class Runs:
         say: Callable[[str], object] = lambda text: print(text, file=sys.stderr, flush=True),  # noqa: T201
     ):
         self.limits, self.metrics, self._device, self._say = limits, metrics, device, say
+        self.ledger = Ledger(limits)
         self._served = {name: self._loaded(name, folder) for name, folder in folders.items()}
         metrics.loaded.set(len(self._served))
 
@@ -62,8 +63,7 @@ class Runs:
         while True:
             await asyncio.sleep(self.limits.reload_seconds)
             for served in self:
-                now = stamp_of(served.folder)
-                if now != served.stamp:
+                if stamp_of(served.folder) != served.stamp:
                     await self._reload(served)
 
     async def _reload(self, old: Served) -> None:
@@ -74,10 +74,12 @@ class Runs:
             return  # it is still being written
         try:
             new = await asyncio.to_thread(self._loaded, old.name, old.folder)
-        except (AnaphoraError, OSError) as error:
+        except Exception as error:  # whatever a stranger's version does, the next one is looked for
             old.stamp = first  # not tried again before it changes again
             self.metrics.reloads.labels(old.name, "refused").inc()
-            self._say(f"anaphora: {old.name} was not loaded again, the version before it goes on: {error}")
+            told = isinstance(error, AnaphoraError | OSError)
+            reason = str(error) if told else f"its files cannot be read ({type(error).__name__})."
+            self._say(f"anaphora: {old.name} was not loaded again, the version before it goes on: {reason}")
             return
         self._served[old.name] = new
         old.close()
@@ -90,4 +92,4 @@ class Runs:
             served.close()
 
     def _loaded(self, name: str, folder: Path) -> Served:
-        return Served(name, folder, self.limits, self.metrics, device=self._device)
+        return Served(name, folder, self.limits, self.metrics, device=self._device, ledger=self.ledger)

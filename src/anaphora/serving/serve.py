@@ -7,15 +7,16 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
 
 from anaphora.serving.app import Server, create_app
 from anaphora.serving.limits import Limits
+from anaphora.serving.listening import MESSAGE, Talk
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.runs import Runs
+from anaphora.web import listening as web
 from anaphora.web.listening import LOCAL, Patient
 
 SWITCH = 0.001
@@ -29,35 +30,27 @@ def local_names(host: str, port: int) -> frozenset[str] | None:
     return frozenset(f"{name}:{port}" for name in (LOCAL, "localhost", "[::1]"))
 
 
-class Draining(uvicorn.Server):
+BACKLOG = 2048
+"""Connections that the kernel keeps until they are accepted."""
+
+
+class Draining(web.Server):
     """On the first signal new requests are refused and accepted ones finish; then the server ends. A second one ends it at once."""
 
     def __init__(self, config: uvicorn.Config, server: Server):
         super().__init__(config)
         self._server = server
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    async def end(self) -> None:
+        """Refuse new requests and wait for the accepted ones."""
         guard = self._server.guard
         assert guard is not None
-        if guard.draining:
-            self.should_exit = self.force_exit = True
-            return
         guard.draining = True
-        self._loop.call_soon_threadsafe(self._loop.create_task, self._drain())
-
-    async def _drain(self) -> None:
-        guard = self._server.guard
-        assert guard is not None
         until = self._loop.time() + self._server.limits.grace
         await asyncio.sleep(0.2)  # what has been accepted by the kernel is read, and answered or refused
         while guard.active and self._loop.time() < until:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.1)  # clients that asked meanwhile read that they are refused
-        self.should_exit = True
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
 
 
 async def serving(
@@ -69,22 +62,24 @@ async def serving(
     tls: tuple[str, str] | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer on ``listening`` until SIGTERM or SIGINT."""
+    """Answer on ``listening`` until SIGTERM, SIGINT or SIGHUP."""
     app, server = create_app(runs, token=token, names=local_names(host, int(listening.getsockname()[1])))
+    connections = web.most_connections(runs.limits.connections)
     config = uvicorn.Config(
         app,
         http=Patient,
-        ws="websockets-sansio",
-        log_level="error",  # what strangers send is no news
+        ws=Talk,
+        log_level="critical",  # what strangers send is no news
         access_log=False,
         server_header=False,
-        limit_concurrency=runs.limits.connections,
+        limit_concurrency=connections,
         timeout_keep_alive=10,
         h11_max_incomplete_event_size=70_000,
         timeout_graceful_shutdown=2,
         lifespan="off",
-        ws_max_size=runs.limits.body,
-        backlog=2048,
+        ws_max_size=2 * MESSAGE,
+        ws_per_message_deflate=False,
+        backlog=web.accepted_at_once(connections),
         ssl_certfile=tls[0] if tls else None,
         ssl_keyfile=tls[1] if tls else None,
     )
@@ -95,6 +90,7 @@ async def serving(
         while not uvicorn_server.started and not answering.done():
             await asyncio.sleep(0.01)
         if uvicorn_server.started:
+            listening.listen(BACKLOG)
             ready()
         await answering
     finally:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.files import streamed
-from anaphora.serving.batching import Batcher, Job
+from anaphora.serving.batching import Batcher, Job, Turns
 from anaphora.serving.exchange import Exchange, exchange_for
-from anaphora.serving.limits import Limits
+from anaphora.serving.limits import Ledger, Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.refusals import late
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.load import load
+from anaphora.web.cost import cost_of, weight_of
 
 Stamp = tuple[tuple[int, int, int], ...]
 FILES = ("config.json", "tokenizer.json", "learnt.json", "model.safetensors")
@@ -42,48 +42,65 @@ class Served:
     """A run that answers requests.
 
     ``estimator`` may be used only under ``lock``: the batches of ``/predict`` and engines that generate take it in turns.
-    ``in_use`` counts requests; once it is closed and 0, `on_close` callbacks run and the thread ends.
+    ``ledger`` knows what is being computed; whatever asks the model for anything enters the cost there first. ``weight`` is what a
+    step of the model costs. ``in_use`` counts requests; once it is closed and 0, `on_close` callbacks run and the threads end.
     """
 
-    def __init__(self, name: str, folder: Path, limits: Limits, metrics: Metrics, *, device: str = "auto"):
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        device: str = "auto",
+        ledger: Ledger | None = None,
+    ):
         self.name, self.folder, self.limits, self.metrics = name, folder, limits, metrics
+        self.ledger = ledger or Ledger(limits)
         self.stamp = stamp_of(folder)
         self.config: RunConfig = read_config(folder)
         self.task: TaskInfo = self.config.task
         self.estimator: Any = load(folder, device=device)  # every file is compared with its hash
         self.version = _version(folder)
-        self.lock = threading.Lock()
+        self.weight = weight_of(self.estimator.model_)
+        self.lock = Turns()
         self.exchange: Exchange = exchange_for(self.estimator, limits)
         self.on_close: list[Any] = []
         self._batcher = Batcher(name, self._compute, limits, self._observe)
+        self._costly = Batcher(f"{name} (costly)", self._compute, limits, self._observe)
         self._closed = False
         self.in_use = 0
 
-    async def ask(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
+    async def ask(self, inputs: list[Any], options: Mapping[str, Any], client: str = "") -> list[Any]:
         """The answer to each input, as JSON values; ``options`` are those that `Exchange.options` checked.
 
-        Raises a `Refusal` where too many wait (429) or the answer takes too long (504), and an `AnaphoraError` for an input
-        that the model cannot read. A caller that is cancelled leaves nothing to compute behind.
+        Raises a `Refusal` where it costs too much (422), too much waits (429) or the answer takes too long (504), and an
+        `AnaphoraError` for an input that the model cannot read. A caller that is cancelled leaves nothing to compute behind.
         """
-        seconds = self.limits.seconds
-        job = Job(
-            key=json.dumps(options, sort_keys=True),
-            options=options,
-            inputs=inputs,
-            cost=sum(map(self.exchange.length, inputs)),
-            expires=time.monotonic() + seconds,
-        )
-        future = self._batcher.submit(job)
-        self.metrics.queued.labels(self.name).inc()
-        try:
-            async with asyncio.timeout(seconds):
-                found: list[Any] = await asyncio.wrap_future(future)
-                return found
-        except TimeoutError:
-            raise late(seconds) from None
-        finally:
-            future.cancel()  # a request that still waits is not computed
-            self.metrics.queued.labels(self.name).dec()
+        seconds, lengths = self.limits.seconds, list(map(self.exchange.length, inputs))
+        cost = cost_of(self.estimator, lengths, options, weight=self.weight)
+        with self.ledger.entered(client, self.name, cost):
+            job = Job(
+                key=json.dumps(options, sort_keys=True),
+                options=options,
+                inputs=inputs,
+                cost=sum(lengths),
+                expires=time.monotonic() + seconds,
+            )
+            batcher = self._batcher if cost.steps <= self.limits.quick else self._costly
+            future = batcher.submit(job)
+            self.metrics.queued.labels(self.name).inc()
+            try:
+                async with asyncio.timeout(seconds):
+                    found: list[Any] = await asyncio.wrap_future(future)
+                    return found
+            except TimeoutError:
+                raise late(seconds) from None
+            finally:
+                job.left = True  # what is being computed ends before its next step
+                future.cancel()  # a request that still waits is not computed
+                self.metrics.queued.labels(self.name).dec()
 
     def enter(self) -> None:
         """A request begins: the run stays as long as it lasts."""
@@ -102,23 +119,26 @@ class Served:
     @property
     def stuck(self) -> bool:
         """Whether one computation has taken much longer than a request may."""
-        begun = self._batcher.begun
-        return begun is not None and time.monotonic() - begun > 5 * self.limits.seconds
+        begun = [one.begun for one in (self._batcher, self._costly) if one.begun is not None]
+        return bool(begun) and time.monotonic() - min(begun) > 5 * self.limits.seconds
 
     @property
     def waiting(self) -> int:
         """Requests in the queue."""
-        return len(self._batcher)
+        return len(self._batcher) + len(self._costly)
 
     def _end_if_unused(self) -> None:
         if self._closed and self.in_use <= 0:
             self._batcher.close()
+            self._costly.close()
             for callback in self.on_close:
                 callback()
             self.on_close.clear()
 
-    def _compute(self, options: Any, requests: Sequence[list[Any]]) -> Sequence[Any]:
-        with self.lock:
+    def _compute(
+        self, options: Any, requests: Sequence[list[Any]], unwanted: Callable[[], bool]
+    ) -> Sequence[Any]:
+        with self.lock.shared(unwanted):
             return answers(self.exchange, options, requests)
 
     def _observe(self, jobs: Sequence[Job]) -> None:

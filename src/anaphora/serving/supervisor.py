@@ -17,7 +17,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from anaphora import processes
 from anaphora.errors import AnaphoraError
 from anaphora.serving.limits import Limits
+from anaphora.web.listening import handled
 
 SOON = 5.0
 """A worker that ends within so many seconds of its start is waited for before it is started again."""
@@ -99,7 +100,7 @@ class Supervisor:
             "PROMETHEUS_MULTIPROC_DIR": counts,
         }
         try:
-            with self._signals():
+            with handled(self._end):
                 for _ in range(self._count):
                     self._start()
                 return self._watch()
@@ -170,12 +171,3 @@ class Supervisor:
         if not self._ending:
             self._listening.close()
             self._ending, self._until = True, time.monotonic() + self._limits.grace + 10
-
-    @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._end) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, usual in before.items():
-                signal.signal(number, usual)

@@ -11,7 +11,7 @@ import uvicorn
 
 from anaphora.studio.app import create_app
 from anaphora.studio.starting import Starter
-from anaphora.web.listening import LOCAL, Patient, listen
+from anaphora.web.listening import LOCAL, Patient, Server, listen
 
 CONNECTIONS = 64
 
@@ -19,7 +19,7 @@ CONNECTIONS = 64
 def serve(
     folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None], allow_training: bool = False
 ) -> None:
-    """Serve until interrupted. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers.
+    """Serve until SIGINT, SIGTERM or SIGHUP. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers.
 
     With ``allow_training`` the page can start trainings, which are stopped and saved when the server ends.
     """
@@ -31,7 +31,7 @@ def serve(
     config = uvicorn.Config(
         app,
         http=Patient,
-        log_level="warning",
+        log_level="critical",  # what strangers send is no news
         access_log=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,
@@ -41,7 +41,7 @@ def serve(
         lifespan="off",
         ws="none",
     )
-    server = uvicorn.Server(config)
+    server = Server(config)
 
     async def run() -> None:
         serving = asyncio.create_task(server.serve(sockets=[listening]))

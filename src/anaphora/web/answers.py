@@ -1,16 +1,18 @@
-"""ASGI messages that both servers send: refusals in one sentence, under the headers that every page has."""
+"""ASGI messages of both servers: refusals in one sentence, headers that every page has, and work that ends when its client leaves."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+T = TypeVar("T")
 LONGEST_SENTENCE = 1000
 HEADERS = (
     (
@@ -24,6 +26,32 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+
+
+class Left(Exception):  # noqa: N818 (not an error: the client has left)
+    """The client closed its connection; nothing is to be answered."""
+
+
+async def while_there(receive: Receive, work: Awaitable[T]) -> T:
+    """What ``work`` gives; it is cancelled, and `Left` raised, once the client has closed its connection.
+
+    Only after the body was read: what then arrives is that the client has left.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Left
+        return task.result()
+    finally:
+        for one in (task, gone):
+            one.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def with_headers(send: Send) -> Send:

@@ -23,7 +23,7 @@ class Exchange:
     def __init__(self, estimator: Any, limits: Limits):
         self.estimator, self.limits = estimator, limits
         self.task = estimator.task()
-        self.reader: Reader = reader_for(estimator)
+        self.reader: Reader = reader_for(estimator, limits)
         self._device = device_of(estimator)
         self.sharing = sharing_of(
             estimator, self.reader.example, lambda xs: self._answer(xs, {"details": True})
@@ -36,7 +36,15 @@ class Exchange:
             raise unusable("inputs must be a list: write [input] for a single one.")
         if len(given) > self.limits.inputs:
             self.gathered(given)
+        self.spelled(characters_in(given))
         return self.gathered([self.reader.read(one, f"input {i}") for i, one in enumerate(given, start=1)])
+
+    def spelled(self, characters: int) -> None:
+        """Raise a `Refusal` where the texts of a request have too many characters together to be cut into symbols."""
+        if characters > self.limits.characters:
+            raise unusable(
+                f"the texts have {characters:,} characters, and a request may have {self.limits.characters:,}; split it."
+            )
 
     def gathered(self, inputs: list[Any]) -> list[Any]:
         """The inputs of a request. Raises a `Refusal` where there is none, or too many, or one is too long."""
@@ -99,6 +107,17 @@ class Exchange:
 
     def _answer(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
         return ANSWERS[self.task.command](self.estimator, inputs, dict(options))
+
+
+def characters_in(given: Any) -> int:
+    """How many characters the texts of a request have: its inputs, their words, or their questions and choices."""
+    if isinstance(given, str):
+        return len(given)
+    if isinstance(given, list) and given and isinstance(given[0], str | list | dict):
+        return sum(map(characters_in, given))
+    if isinstance(given, dict):
+        return sum(characters_in(given.get(name)) for name in ("question", "choices"))
+    return 0
 
 
 def exchange_for(estimator: Any, limits: Limits) -> Exchange:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import math
 import tempfile
+import threading
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -15,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.audio.files import read_audio
+from anaphora.data.audio.files import audio_length, read_audio
 from anaphora.data.audio.recordings_readers import as_item
-from anaphora.data.pictures import as_picture, read_picture
+from anaphora.data.pictures import MOST_PIXELS, as_picture, read_picture
 from anaphora.data.vectors import as_sequence
 from anaphora.errors import DataError
 from anaphora.files.arrays import load_npy
@@ -30,10 +31,12 @@ from anaphora.serving.exchange.types import (
     TextInput,
     VectorsInput,
 )
+from anaphora.serving.limits import Limits
+from anaphora.web.cost import tokenizer_of
 
 UNLIMITED = 1 << 62
-KEPT = 512
-"""Texts whose length is remembered."""
+KEPT = 1 << 20
+"""Characters of the texts whose length is remembered."""
 A_PICTURE = 256
 """What a picture costs, in tokens."""
 A_SECOND = 50
@@ -41,11 +44,17 @@ A_SECOND = 50
 
 
 class Reader(ABC):
-    """How a run reads one input. ``most``: the longest input that the model reads whole, in ``unit``."""
+    """How a run reads one input.
+
+    ``most``: the longest input that the model reads whole, in ``unit``. The server's own bounds are looked at before anything is
+    unpacked or cut into symbols: ``characters`` of a text, ``pixels`` of a picture, ``seconds`` of sound.
+    """
 
     kind: str
     unit = "steps"
     most: int = UNLIMITED
+    characters = pixels = UNLIMITED
+    seconds: float = UNLIMITED
     json: Any
     """The type of one input as JSON."""
 
@@ -65,6 +74,41 @@ class Reader(ABC):
         """How long an input is, in ``unit``."""
         return len(x)
 
+    def bounded(self, text: str, where: str) -> str:
+        """The text, where it has no more characters than one may have."""
+        if len(text) > self.characters:
+            raise DataError(
+                f"{where} has {len(text):,} characters, and at most {self.characters:,} are read; make it shorter."
+            )
+        return text
+
+
+class _Lengths:
+    """The lengths of the texts that were read last: whether one is too long, what it costs, and which ones are equally long is
+    asked one after the other. Texts above `KEPT` characters together are forgotten, and long ones never kept."""
+
+    def __init__(self, symbols: Callable[[str], int]):
+        self._symbols = symbols
+        self._known: OrderedDict[str, int] = OrderedDict()
+        self._characters = 0
+        self._changing = threading.Lock()
+
+    def __call__(self, text: str) -> int:
+        found = self._known.get(text)
+        if found is None:
+            found = self._symbols(text)
+            if len(text) <= KEPT // 8:
+                with self._changing:
+                    self._keep(text, found)
+        return found
+
+    def _keep(self, text: str, length: int) -> None:
+        if text not in self._known:
+            self._known[text] = length
+            self._characters += len(text)
+            while self._characters > KEPT:
+                self._characters -= len(self._known.popitem(last=False)[0])
+
 
 class Text(Reader):
     """A text."""
@@ -80,8 +124,7 @@ class Text(Reader):
         empty: bool = True,
         words: Sequence[str] = "abcdefgh",
     ):
-        # used several times in a request: whether it is too long, what it costs, which ones are equally long
-        self._symbols = functools.lru_cache(maxsize=KEPT)(symbols)
+        self._symbols = _Lengths(symbols)
         self.most, self._empty, self._words = most, empty, words
 
     def example(self, draw: Random, length: int) -> str:
@@ -92,7 +135,7 @@ class Text(Reader):
             raise DataError(f"{where} is not a text; give texts in quotes.")
         if not self._empty and not given.strip():
             raise DataError(f"{where} is empty; give at least one symbol.")
-        return given
+        return self.bounded(given, where)
 
     def upload(self, content: bytes, where: str) -> str:
         try:
@@ -118,13 +161,18 @@ class Words(Reader):
 
     def read(self, given: Any, where: str) -> list[str]:
         if isinstance(given, str):
-            return given.split()
+            return self.bounded(given, where).split()
         if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
             raise DataError(f"{where} is not a sentence; give a text, or a list of words.")
+        characters = len(given) + sum(map(len, given))
+        if characters > self.characters:
+            raise DataError(
+                f"{where} has {characters:,} characters, and at most {self.characters:,} are read; make it shorter."
+            )
         return given
 
     def upload(self, content: bytes, where: str) -> list[str]:
-        return Text(len).upload(content, where).split()
+        return self.read(Text(len).upload(content, where), where)
 
 
 class Vectors(Reader):
@@ -148,7 +196,7 @@ class Vectors(Reader):
     def upload(self, content: bytes, where: str) -> Any:
         if content.startswith(b"\x93NUMPY"):
             return as_sequence(_array(content, where), where, scan=self._scan)
-        return as_sequence(_seen(content, where, None), where, scan=self._scan)
+        return as_sequence(_seen(content, where, None, self.pixels), where, scan=self._scan)
 
 
 class Picture(Reader):
@@ -169,7 +217,7 @@ class Picture(Reader):
         return as_picture(_numbers(given, where), where, size=self._size)
 
     def upload(self, content: bytes, where: str) -> Any:
-        return _seen(content, where, self._size)
+        return _seen(content, where, self._size, self.pixels)
 
     def length(self, x: Any) -> int:
         return A_PICTURE
@@ -207,6 +255,7 @@ class Question(Reader):
             raise DataError(
                 f"{where} has choices that are not a list of texts; give the answers to choose among."
             )
+        self.question.bounded("\n".join(choices), f"choices of {where}")
         return picture, asked, choices
 
     def upload(self, content: bytes, where: str) -> Any:
@@ -253,7 +302,15 @@ class Sound(Reader):
         return samples, rate
 
     def upload(self, content: bytes, where: str) -> tuple[Any, int]:
-        samples, rate = _from_file(content, where, read_audio)
+        def read(path: Path) -> tuple[Any, int]:
+            samples, rate = audio_length(path)  # by its head and its end: nothing is unpacked yet
+            if samples > self.seconds * rate:
+                raise DataError(
+                    f"{path} has {samples / rate:,.0f} seconds, and at most {self.seconds:,.0f} are heard; cut it."
+                )
+            return read_audio(path)
+
+        samples, rate = _from_file(content, where, read)
         return samples, rate
 
     def length(self, x: tuple[Any, int]) -> int:
@@ -294,8 +351,16 @@ class Series(Reader):
         return self.read(_array(content, where), where)
 
 
-def reader_for(estimator: Any) -> Reader:
-    """How the run of ``estimator`` reads its inputs."""
+def reader_for(estimator: Any, limits: Limits) -> Reader:
+    """How the run of ``estimator`` reads its inputs, within the limits of the server."""
+    reader = _reader_for(estimator)
+    for one in (reader, *((reader.picture, reader.question) if isinstance(reader, Question) else ())):
+        one.characters, one.pixels = limits.text, min(limits.pixels, MOST_PIXELS)
+        one.seconds = limits.length / A_SECOND
+    return reader
+
+
+def _reader_for(estimator: Any) -> Reader:
     command, s = estimator.command, estimator.settings_
     if command in ("classify", "embed"):
         inputs = estimator.inputs_
@@ -309,13 +374,13 @@ def reader_for(estimator: Any) -> Reader:
             )
         if inputs.kind == "ngrams":
             return Text(len)
-        return _text(inputs.tokenizer, s.max_tokens, empty=command != "embed")
+        return _text(tokenizer_of(estimator), s.max_tokens, empty=command != "embed")
     if command == "tag":
         return Vectors("rows", (len(estimator._reader.inputs.mean),)) if estimator.framewise else Words()
     if command == "translate":
-        return _text(estimator.tokenizer_.source, s.max_tokens)
+        return _text(tokenizer_of(estimator), s.max_tokens)
     if command == "language":
-        return _text(estimator.tokenizer_)
+        return _text(tokenizer_of(estimator))
     if command == "transcribe":
         return (
             Sound(estimator.ear_.rate)
@@ -330,7 +395,7 @@ def reader_for(estimator: Any) -> Reader:
     if command == "caption":
         return picture
     longest = UNLIMITED if s.history else s.max_tokens  # of a dialogue the last symbols are read
-    return Question(picture, _text(estimator.tokenizer_, longest, empty=False))
+    return Question(picture, _text(tokenizer_of(estimator), longest, empty=False))
 
 
 def _drawn(draw: Random, shape: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -381,8 +446,8 @@ def _from_file(content: bytes, where: str, read: Callable[[Path], Any]) -> Any:
             raise DataError(str(error).replace(str(path), where)) from None
 
 
-def _seen(content: bytes, where: str, size: tuple[int, int] | None) -> Any:
-    return _from_file(content, where, lambda path: read_picture(path, size=size))
+def _seen(content: bytes, where: str, size: tuple[int, int] | None, most: int) -> Any:
+    return _from_file(content, where, lambda path: read_picture(path, size=size, most=most))
 
 
 def _array(content: bytes, where: str) -> Any:

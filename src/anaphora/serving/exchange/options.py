@@ -20,6 +20,8 @@ NO_FILE: dict[str, Any] = {"lexicon": Literal["", "train"]}
 ABOUT_FILES = {"source_field", "target_field", "form", "bad_rows", "positives", "choices"}
 """They say how files are read; requests have no files of that kind."""
 DETAILS = "details"
+LONGEST = 10_000
+"""Characters of an option that is a text."""
 
 
 def options_of(task: TaskInfo) -> dict[str, FieldInfo]:
@@ -50,6 +52,8 @@ def checked_options(task: TaskInfo, given: Mapping[str, Any], limits: Limits) ->
             raise unusable(
                 f"{name} names files of the server's machine and is not an option of requests; leave it out{other}."
             )
+        if isinstance(value, str | list) and len(str(value)) > LONGEST:
+            raise unusable(f"{name} may have {LONGEST:,} characters; make it shorter.")
         if name in ABOUT_FILES:
             raise unusable(f"{name} is about files and not an option of requests; leave it out.")
     try:

@@ -1,6 +1,8 @@
 """Continuous batching: one thread for each run, and in it one batch that requests join at any step and leave when done.
 
-A request waits in a queue, in the order of arrival, until there are rows and places of the past for all that it may need. Its
+A request waits in a queue until there are rows and places of the past for all that it may need: in the order of arrival, but short
+ones may overtake long ones. Those have half of the rows together, and keep half of them while they wait, so that neither kind can keep
+the other waiting for long. A request's
 prompt is read in chunks between the steps of the others; then it is one more group of rows in the batch. What it
 gets does not depend on the others: rows are computed by themselves (`models.rows`), and its draws follow from its seed alone.
 """
@@ -8,7 +10,7 @@ gets does not depend on the others: rows are computed by themselves (`models.row
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from anaphora.serving.generation.request import Generation, Piece, Token, Writin
 from anaphora.serving.refusals import busy, leaving, unusable
 from anaphora.tasks.language.inference import forbidden_symbols, without
 
+SHORT = 1024
+"""Symbols that a request may write, in all of its texts, to count as short."""
 MEMORY = 1 << 30
 """Bytes of the past that all rows together may keep, unless set otherwise."""
 
@@ -97,9 +101,10 @@ class Engine:
         """Queue a request; its listener hears of it. Raises a `Refusal` where it can never fit (422), too many wait
         (429), or the engine is closed (503)."""
         rows, places = self._needs(request)
-        if rows > self.room.slots:
+        most = self._long_rows if _is_long(request) else self.room.slots
+        if rows > most:
             raise unusable(
-                f"{rows} texts at a time are more than this server writes ({self.room.slots}); ask for fewer."
+                f"{rows} texts at a time are more than this server writes ({most}); ask for fewer."
             )
         if places > self._places:
             raise unusable(
@@ -165,15 +170,37 @@ class Engine:
                 if self._closed:
                     return False
                 self._changed.wait()
-            used = [self._needs(group.request) for group in self._groups()]
-            rows, places = sum(need[0] for need in used), sum(need[1] for need in used)
-            while self._waiting:  # the first is never overtaken, so that none waits forever
-                more, longer = self._needs(self._waiting[0])
-                if rows + more > self.room.slots or places + longer > self._places:
-                    break
-                rows, places = rows + more, places + longer
-                self._begin(self._waiting.popleft())
+            while request := self._next():
+                self._waiting.remove(request)
+                self._begin(request)
         return True
+
+    @property
+    def _long_rows(self) -> int:
+        """Rows that long requests may have together."""
+        return max(1, self.room.slots // 2)
+
+    def _next(self) -> Generation | None:
+        """The request that begins now, if there is room for one: the first of its kind, which none of its kind overtakes."""
+        firsts: dict[bool, Generation] = {}
+        for request in self._waiting:
+            firsts.setdefault(_is_long(request), request)
+        rows, places = Counter[bool](), Counter[bool]()
+        for running in (group.request for group in self._groups()):
+            more, longer = self._needs(running)
+            rows[_is_long(running)] += more
+            places[_is_long(running)] += longer
+        for long, request in firsts.items():
+            more, longer = self._needs(request)
+            share = self._long_rows if long else self.room.slots - self._long_rows * (True in firsts)
+            if (
+                rows.total() + more <= self.room.slots
+                and places.total() + longer <= self._places
+                and (rows[long] + more <= share or not rows.total())
+                and not (long and places[True] and places[True] + longer > self._places * 3 // 4)
+            ):
+                return request
+        return None
 
     def _begin(self, request: Generation) -> None:
         symbols = list(request.prompt[:-1])
@@ -293,6 +320,10 @@ class Engine:
         if rows.device.type == "cuda":
             memory = max(memory, torch.cuda.mem_get_info(rows.device)[0] // 4)
         return int(max(longest, min(memory // each, self.room.slots * longest)))
+
+
+def _is_long(request: Generation) -> bool:
+    return request.n * request.limit > SHORT
 
 
 def _tell(request: Generation, pieces: list[Piece]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,15 @@ from anaphora._version import __version__
 from anaphora.serving.protocol.tasks import input_specs, inputs_of, output_specs, outputs_of
 from anaphora.serving.protocol.tensors import Tensor, read_tensors
 from anaphora.serving.refusals import Refusal, malformed, unknown, unusable
-from anaphora.serving.requests import json_body, json_response, parsed_object, while_there
+from anaphora.serving.requests import (
+    LARGE,
+    client_of,
+    json_body,
+    json_response,
+    parsed_object,
+    reading,
+    while_there,
+)
 
 if TYPE_CHECKING:
     from anaphora.serving.app import Server
@@ -54,9 +61,13 @@ def routes(server: Server) -> list[BaseRoute]:
             parameters = _object(head, "parameters")
             asked = {name: value for name, value in parameters.items() if name not in OWN}
             options = served.exchange.options(asked)
-            tensors = read_tensors(head.get("inputs"), tail)
-            inputs = await asyncio.to_thread(inputs_of, served.exchange, tensors)
-            answers = await while_there(request, served.ask(inputs, options))
+
+            def read() -> list[Any]:
+                tensors = read_tensors(head.get("inputs"), tail, texts=server.limits.inputs)
+                return inputs_of(served.exchange, tensors)
+
+            inputs = await reading(read, LARGE + 1)
+            answers = await while_there(request, served.ask(inputs, options, client_of(request)))
             return _response(
                 served, head, outputs_of(answers), binary=bool(parameters.get("binary_data_output"))
             )

@@ -60,6 +60,10 @@ def inputs_of(exchange: Exchange, tensors: Tensors) -> list[Any]:
     names = [spec["name"] for spec in input_specs(reader)]
     if unknown := tensors.keys() - set(names):
         raise unusable(f"there is no input {min(unknown)[:40]!r}; this run reads {', '.join(names)}.")
+    if isinstance(reader, Text | Words | Question):
+        textual = QUESTIONS if isinstance(reader, Question) else INPUTS
+        held = tensors[textual].values.ravel().tolist() if textual in tensors else []
+        exchange.spelled(sum(len(one) for one in held if isinstance(one, str | bytes)))
     if isinstance(reader, Question):
         pictures, questions = _rows(tensors, PICTURES), _rows(tensors, QUESTIONS)
         if len(pictures) != len(questions):

@@ -56,13 +56,14 @@ class Tensor:
         return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
-def read_tensors(given: Any, tail: bytes) -> dict[str, Tensor]:
-    """The tensors of a request by name; ``tail`` are the bytes after the JSON. Raises a `Refusal` (400)."""
+def read_tensors(given: Any, tail: bytes, *, texts: int = 1 << 20) -> dict[str, Tensor]:
+    """The tensors of a request by name; ``tail`` are the bytes after the JSON. Raises a `Refusal` (400), also where a tensor
+    holds more than so many ``texts``."""
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
         raise malformed("inputs must be a list of tensors.")
     found: dict[str, Tensor] = {}
     for one in given:
-        tensor, used = _read(one, tail)
+        tensor, used = _read(one, tail, texts)
         if tensor.name in found:
             raise malformed(f"there are two inputs called {tensor.name[:40]!r}; leave one out.")
         found[tensor.name], tail = tensor, tail[used:]
@@ -71,7 +72,7 @@ def read_tensors(given: Any, tail: bytes) -> dict[str, Tensor]:
     return found
 
 
-def _read(one: Mapping[str, Any], tail: bytes) -> tuple[Tensor, int]:
+def _read(one: Mapping[str, Any], tail: bytes, texts: int) -> tuple[Tensor, int]:
     name, datatype, shape = one.get("name"), one.get("datatype"), one.get("shape")
     if not isinstance(name, str):
         raise malformed("an input has no name; give name, datatype, shape and data.")
@@ -81,6 +82,8 @@ def _read(one: Mapping[str, Any], tail: bytes) -> tuple[Tensor, int]:
     if not isinstance(shape, list) or len(shape) > MOST_AXES or not all(_is_size(size) for size in shape):
         raise malformed(f"{where} has no shape; give a list of at most {MOST_AXES} whole numbers.")
     size = math.prod(shape)
+    if datatype == TEXT and size > texts:
+        raise malformed(f"{where} has {size:,} texts, and a request has at most {texts:,} inputs; split it.")
     parameters = one.get("parameters") or {}
     used = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if used is None:
