@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anaphora.web.answers import Message, Receive, Scope, Send, refuse, with_headers
+from anaphora.web.answers import Left, Message, Receive, Scope, Send, refuse, while_there, with_headers
 
 TOKEN = "x-anaphora-token"
 LONGEST_QUERY = 64_000
@@ -57,9 +57,13 @@ class Guard:
             started = True
             await dressed(message)
 
+        answer = self._app(scope, _no_body if scope["method"] == "GET" else receive, noted)
         try:
             async with asyncio.timeout(DEADLINE):
-                await self._app(scope, receive, noted)
+                # a page that goes elsewhere wants no picture any more; what changes something is finished
+                await (while_there(receive, answer) if scope["method"] == "GET" else answer)
+        except Left:
+            return
         except TimeoutError:
             if not started:
                 await refuse(send, 503, f"this took more than {DEADLINE:.0f} seconds; use a shorter text.")
@@ -105,3 +109,7 @@ class Guard:
         if length != b"0" or b"transfer-encoding" in headers:
             return 413, "a request to this page has no body."
         return None
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}

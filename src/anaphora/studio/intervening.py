@@ -41,7 +41,7 @@ _HEADS = {
 def intervened(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str, Any]:
     """The answer before and after the changes ``s.do`` (JSON), and where changes can be made, as JSON."""
     asked, _ = pictures.model_of(run)
-    given, target = input_of(pictures, run, query), query.get("target", "")
+    given, target = input_of(pictures, run, query, times=2), query.get("target", "")
     text, x = given.text, given.x
     if len(target) > LONGEST_TEXT:
         raise DataError(f"the text is longer than {LONGEST_TEXT:,} characters; use a shorter one.")

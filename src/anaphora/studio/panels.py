@@ -8,7 +8,7 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.studio.explaining import count_of, example_text
-from anaphora.studio.pictures import LONGEST_TEXT, Pictures
+from anaphora.studio.pictures import LONGEST_TEXT, Pictures, check_cost
 from anaphora.studio.runs import Run
 
 
@@ -64,13 +64,16 @@ class Input:
     facts: dict[str, Any]
 
 
-def input_of(pictures: Pictures, run: Run, query: Mapping[str, str]) -> Input:
+def input_of(
+    pictures: Pictures, run: Run, query: Mapping[str, str], *, beam: int | None = None, times: int = 1
+) -> Input:
     """The input a page asks about: ``text``, or where there is none dev example ``example``; with what every panel shows
-    of it."""
+    of it. ``beam`` and ``times`` are those of `check_cost`."""
     asked, _ = pictures.model_of(run)
     text, example, reference = query.get("text", ""), None, ""
     if len(text) > LONGEST_TEXT:
         raise DataError(f"the text is longer than {LONGEST_TEXT:,} characters; use a shorter one.")
+    check_cost(asked.model, (text, query.get("target", "")), beam, times=times)
     if not text.strip():
         text, example, known = example_text(asked, query.get("example", "1"))
         reference = str(known.get("reference", ""))

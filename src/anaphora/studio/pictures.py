@@ -19,9 +19,14 @@ from anaphora.views.registry import VIEWS, picture, picture_together, view
 from anaphora.views.room import fitted
 from anaphora.views.scene import Dot, Image, Label, Path, Rect, Shape
 from anaphora.views.view import View
+from anaphora.web.cost import cost_of, tokenizer_of
 
 LONGEST_TEXT = 20_000
 MOST_RUNS = 8
+MOST_COST = 4_000_000
+"""Steps (`anaphora.web.cost`) that one look at a typed text may cost."""
+LOOKS = 100
+"""About how often an explanation has the model read its text."""
 MODELS_KEPT = 2
 TRACES_KEPT = 8
 _OPTION = re.compile(r"[a-z_]{1,20}")
@@ -108,6 +113,21 @@ def all_views() -> list[dict[str, Any]]:
         for v in VIEWS.values()
         if v.of != "examples"
     ]
+
+
+def check_cost(model: Any, texts: Sequence[str], beam: int | None = None, *, times: int = 1) -> None:
+    """Raise a `DataError` where a look at typed texts, with so wide a beam and so many ``times``, costs more than `MOST_COST` steps.
+
+    Examples of a run's own data (``#1``) cost what they did in training.
+    """
+    typed = [text for text in texts if text.strip() and not text.lstrip().startswith("#")]
+    if not typed:
+        return
+    tokenizer = tokenizer_of(model)
+    lengths = [len(tokenizer.encode(text)) if tokenizer is not None else len(text.split()) for text in typed]
+    cost = cost_of(model, [max(1, length) for length in lengths], {} if beam is None else {"beam": beam})
+    if sentence := replace(cost, steps=times * cost.steps).excess(MOST_COST):
+        raise DataError(sentence)
 
 
 class Pictures:
@@ -221,6 +241,12 @@ class Pictures:
                 made = asked.vectors(asked.typed(wanted.text) if model.embeds_inputs else None)
             else:
                 given = self.given(wanted, model)
+                check_cost(
+                    model,
+                    (wanted.text, wanted.target),
+                    given.get("beam"),
+                    times=LOOKS if wanted.view.what else 1,
+                )
                 probe = _asked(model, "probe", run)
                 if wanted.view.what:
                     given["what"] = wanted.view.what

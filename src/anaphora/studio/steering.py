@@ -27,7 +27,6 @@ def steered(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str,
     from anaphora.tasks.steering import steer
 
     model = pictures.model_of(run)[0].model
-    given = input_of(pictures, run, query)
     options: dict[str, Any] = {}
     if query.get("s.force"):
         options["force"] = _path(query["s.force"])
@@ -36,6 +35,7 @@ def steered(pictures: Pictures, run: Run, query: Mapping[str, str]) -> dict[str,
     beam = _number(query, "s.beam")
     if beam is not None:
         options["beam"] = max(1, min(int(beam), WIDEST))
+    given = input_of(pictures, run, query, beam=options.get("beam"))
     alpha, heat = _number(query, "s.alpha"), _number(query, "s.heat")
     if alpha is not None:
         options["length_penalty"] = alpha

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from anaphora.cancellation import stopped_by
 from anaphora.errors import AnaphoraError
 
 MOST_LOST = 4
@@ -19,25 +20,35 @@ MOST_LOST = 4
 Job = Callable[[], Any]
 
 
+class _Given:
+    """A job with the future of what it gives. It ends before its next step (`anaphora.cancellation`) once it is ``unwanted``."""
+
+    def __init__(self, job: Job):
+        self.job, self.future, self.unwanted = job, Future[Any](), False
+
+    def do(self) -> Any:
+        with stopped_by(lambda: self.unwanted):
+            return self.job()
+
+
 class _Lane(threading.Thread):
     """A thread with the jobs that wait for it. A daemon, so that one that hangs does not keep the server from ending."""
 
     def __init__(self, name: str):
         super().__init__(name=name, daemon=True)
-        self.jobs: queue.SimpleQueue[tuple[Job, Future[Any]] | None] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[_Given | None] = queue.SimpleQueue()
         self.begun: float | None = None
         self.start()
 
     def run(self) -> None:
         while (given := self.jobs.get()) is not None:
-            job, future = given
-            if not future.set_running_or_notify_cancel():
+            if not given.future.set_running_or_notify_cancel():
                 continue
             self.begun = time.monotonic()
             try:
-                future.set_result(job())
+                given.future.set_result(given.do())
             except BaseException as error:
-                future.set_exception(error)
+                given.future.set_exception(error)
             self.begun = None
 
 
@@ -50,22 +61,23 @@ class Worker:
         self._lost: list[_Lane] = []
 
     async def do(self, job: Job) -> Any:
-        """What ``job`` returns; an `AnaphoraError` where it took too long."""
+        """What ``job`` returns; an `AnaphoraError` where it took too long. A caller that is cancelled leaves nothing to do behind."""
         self._lost = [lane for lane in self._lost if lane.is_alive()]
         if len(self._lost) >= MOST_LOST:
             raise AnaphoraError(
                 "several runs cannot be read in time; start the studio again without their folders."
             )
-        future: Future[Any] = Future()
-        lane = self._lane
-        lane.jobs.put((job, future))
+        given, lane = _Given(job), self._lane
+        lane.jobs.put(given)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._deadline)
+            return await asyncio.wait_for(asyncio.wrap_future(given.future), self._deadline)
         except TimeoutError:
             self._free(lane)
             raise AnaphoraError(
                 f"this took longer than {self._deadline:g} seconds and was abandoned; is the run's disk slow?"
             ) from None
+        finally:
+            given.unwanted = True
 
     def _free(self, lane: _Lane) -> None:
         """Go on in a new thread where the present job, and not the jobs before it, took too long."""
