@@ -125,11 +125,11 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "nn/transformer/lean.py _AddNorm": LEAN,
     "nn/transformer/lean.py _Heads": LEAN,
     "nn/transformer/lean.py _Product": LEAN,
-    "search/ctc/_fused.py _Loss": ON_GPU,
-    "search/ctc/_loss.py _Losses": ("ctc loss",),
-    "search/transducer/_fused.py _Loss": ON_GPU,
-    "search/transducer/_loss.py _Losses": ("transducer loss",),
-    "search/transducer/_loss.py _NativeLosses": ("transducer loss",),
+    "search/ctc/_fused.py _loss": ON_GPU,
+    "search/ctc/_loss.py _losses": ("ctc loss",),
+    "search/transducer/_fused.py _loss": ON_GPU,
+    "search/transducer/_loss.py _losses": ("transducer loss",),
+    "search/transducer/_loss.py _native_losses": ("transducer loss",),
     "training/replay.py _Replay": ON_GPU,
 }  # fmt: skip
 """By the name on the top level of its file, or by the compiler for functions of numba and Triton."""

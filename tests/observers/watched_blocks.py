@@ -545,9 +545,9 @@ BLOCKS: dict[str, Block] = {
     "GridLSTM": Block(
         lambda: blocks.GridLSTM(2, 3, directions=2), lambda: (torch.randn(2, 2, 3, 2),), grid, grid_plainly
     ),
-    "ctc loss": Block(nothing, lambda: (torch.randn(2, TIME, 4),), ctc, ctc_plainly, fixed=True, once=True),
+    "ctc loss": Block(nothing, lambda: (torch.randn(2, TIME, 4),), ctc, ctc_plainly, fixed=True),
     "transducer loss": Block(
-        nothing, lambda: (torch.randn(2, TIME, 3, 4),), transducer, transducer_plainly, fixed=True, once=True
+        nothing, lambda: (torch.randn(2, TIME, 3, 4),), transducer, transducer_plainly, fixed=True
     ),
     "voice": Block(voice, lambda: (0.1 * torch.randn(2, 512),), voiced, voiced_plainly),
     "log mel": Block(

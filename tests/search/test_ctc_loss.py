@@ -287,3 +287,28 @@ def test_a_tensor_on_the_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert losses.device == logits.device
     torch.testing.assert_close(losses, expected)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_gradient_is_differentiable_again(normalized: bool) -> None:
+    """By the recursion in torch operations, whose values are those of the kernel; padding may be NaN."""
+    torch.manual_seed(2)
+    targets, frames = [[1, 2, 2], [3], []], torch.tensor([6, 2, 5])
+    scores = torch.randn(3, 6, 4, dtype=torch.float64)
+    scores = scores.log_softmax(-1) if normalized else scores
+    scores[1, 2:] = torch.nan
+    scores.requires_grad_()
+    loss = ctc_loss(scores, targets, frames, reduction="sum", normalized=normalized)
+    (kernel,) = torch.autograd.grad(loss, scores, retain_graph=True)
+    (recursion,) = torch.autograd.grad(loss, scores, create_graph=True)
+    torch.testing.assert_close(recursion, kernel)
+    (second,) = torch.autograd.grad((recursion * kernel).sum(), scores)
+    direction = torch.randn_like(scores)
+    ends = []
+    for sign in (1, -1):
+        moved = (scores + sign * 1e-5 * direction).detach().requires_grad_()
+        other = ctc_loss(moved, targets, frames, reduction="sum", normalized=normalized)
+        ends.append((torch.autograd.grad(other, moved)[0] * kernel).sum())
+    torch.testing.assert_close(
+        (second * direction).nansum(), (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-7
+    )

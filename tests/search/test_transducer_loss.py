@@ -222,3 +222,13 @@ def test_the_gpu_agrees(shape):
     ours = transducer_loss(there.detach(), targets, frames, sizes, reduction="none").cpu()
     torch.testing.assert_close(ours, transducer_loss(here.detach(), targets, frames, sizes, reduction="none"))
     torch.testing.assert_close(there.grad.cpu(), here.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_gradient_is_differentiable_again() -> None:
+    torch.manual_seed(2)
+    logits = torch.randn(2, 3, 3, 4, dtype=torch.float64, requires_grad=True)
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        return transducer_loss(logits, [[1, 2], [3]], [3, 2], reduction="sum")
+
+    assert torch.autograd.gradgradcheck(loss, logits)

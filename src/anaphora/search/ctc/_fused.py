@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from anaphora.kernels.ctc.recursion import log_likelihoods
 from anaphora.native.cuda import serves
+from anaphora.native.fused import fused
 from anaphora.search.ctc._inputs import Targets, refuse
 from anaphora.search.ctc._on_gpu import Given, placed
 
@@ -27,39 +29,65 @@ def fused_loss(scores: Tensor, given: Given, normalized: bool) -> Tensor:
     """The loss after its reduction."""
     labels, frames, sizes, checked = placed(scores, given)
     waits = not checked or given.impossible == "raise"
-    found: Tensor = _Loss.apply(scores, labels, frames, sizes, given, normalized, waits)  # type: ignore[no-untyped-call]
+    found: Tensor = _loss(scores, labels, frames, sizes, given=given, normalized=normalized, waits=waits)
     return found
 
 
-class _Loss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        scores: Tensor,
-        labels: Tensor,
-        frames: Tensor | None,
-        sizes: Tensor | None,
-        given: Given,
-        normalized: bool,
-        waits: bool,
-    ) -> Tensor:
-        from anaphora.kernels.ctc.loss_gpu import Job, sums
+def _forward(
+    keep: bool,
+    scores: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    normalized: bool,
+    waits: bool,
+) -> tuple[Tensor, Sequence[Tensor]]:
+    from anaphora.kernels.ctc.loss_gpu import Job, sums
 
-        scores = scores.contiguous()
-        ctx.options = (given.blank, given.reduction == "mean", normalized)
-        losses, reported, memory = sums(Job(scores, labels, frames, sizes, *ctx.options))
-        value = losses if given.reduction == "none" else losses.sum()
-        lost = given.lost(reported) if waits else []
-        if lost and given.impossible == "raise":
-            places, lengths, counts = given.checked()
-            raise refuse(given.name, lost, lengths, places, counts)
-        ctx.save_for_backward(scores, labels, frames, sizes, memory)
-        return value
+    scores = scores.contiguous()
+    job = Job(scores, labels, frames, sizes, given.blank, given.reduction == "mean", normalized)
+    losses, reported, memory = sums(job)
+    value = losses if given.reduction == "none" else losses.sum()
+    lost = given.lost(reported) if waits else []
+    if lost and given.impossible == "raise":
+        places, lengths, counts = given.checked()
+        raise refuse(given.name, lost, lengths, places, counts)
+    return value, (scores, memory)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        from anaphora.kernels.ctc.loss_gpu import Job, gradient
 
-        *given, memory = ctx.saved_tensors  # raises where one was changed in between
-        return (gradient(Job(*given, *ctx.options), memory, upstream), *(None,) * 6)
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    given: Given,
+    normalized: bool,
+    waits: bool,
+) -> tuple[Tensor | None, ...]:
+    from anaphora.kernels.ctc.loss_gpu import Job, gradient
+
+    (scores, memory), (_, labels, frames, sizes) = kept, tensors
+    job = Job(scores, labels, frames, sizes, given.blank, given.reduction == "mean", normalized)
+    return gradient(job, memory, grads[0]), None, None, None
+
+
+def _by_torch(
+    scores: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    normalized: bool,
+    waits: bool,
+) -> Tensor:
+    log_p, lost = log_likelihoods(scores, labels, frames, sizes, blank=given.blank, normalized=normalized)
+    return given.reduced(
+        torch.where(lost, 0.0, -log_p).to(torch.promote_types(scores.dtype, torch.float32)), sizes
+    )
+
+
+_loss = fused(_forward, _backward, _by_torch)

@@ -53,13 +53,22 @@ def checked_log_probs(
 
 def checked_lengths(name: str, lengths: Lengths, rows: int, most: int) -> Tensor:
     """Lengths ``(batch,)`` on the CPU, each between 0 and `most`, which stands for None."""
-    if lengths is None:
-        return torch.full((rows,), most)
-    found = torch.as_tensor(lengths).detach().to("cpu", torch.int64)
-    numbers = found.numpy()  # small operations take a fraction of torch's time there
-    if found.shape != (rows,) or ((numbers < 0) | (numbers > most)).any():
+    return torch.from_numpy(_checked_numbers(name, lengths, rows, most))
+
+
+def _checked_numbers(name: str, lengths: Lengths, rows: int, most: int) -> NDArray[np.int64]:
+    found = np.full(rows, most) if lengths is None else _numbers(lengths)
+    if found.shape != (rows,) or ((found < 0) | (found > most)).any():
         raise ValueError(f"{name}: lengths must be {rows} numbers from 0 to {most}, got {found.tolist()}.")
     return found
+
+
+def _numbers(given: Tensor | NDArray[np.integer] | Sequence[int]) -> NDArray[np.int64]:
+    """Return whole numbers as an array: small operations take a fraction of torch's time there, and no one follows them."""
+    if isinstance(given, Tensor):
+        array: NDArray[np.int64] = given.detach().to("cpu", torch.int64).numpy()
+        return array
+    return np.asarray(given).astype(np.int64)
 
 
 def checked_targets(
@@ -67,33 +76,32 @@ def checked_targets(
 ) -> tuple[Tensor, Tensor]:
     """Targets ``(batch, longest)`` and their lengths ``(batch,)`` on the CPU; places past a row's end hold the blank."""
     if isinstance(targets, Tensor | np.ndarray):
-        padded = torch.as_tensor(targets).detach().to("cpu", torch.int64)
-        if padded.dim() != 2 or padded.shape[0] != rows:
+        padded = _numbers(targets)
+        if padded.ndim != 2 or padded.shape[0] != rows:
             raise ValueError(
                 f"{name}: targets must be ({rows}, longest) or {rows} lists, got {tuple(padded.shape)}."
             )
-        sizes = checked_lengths(name, lengths, rows, padded.shape[1])
+        sizes = _checked_numbers(name, lengths, rows, padded.shape[1])
     else:
         if len(targets) != rows:
             raise ValueError(f"{name}: {rows} rows of scores need {rows} targets, got {len(targets)}.")
-        sizes = torch.tensor([len(target) for target in targets], dtype=torch.int64)
+        sizes = np.array([len(target) for target in targets], np.int64)
         if lengths is not None:
             raise ValueError(
                 f"{name}: targets given as lists have their own lengths; leave target_lengths out."
             )
-        padded = torch.full((rows, max([0, *sizes.tolist()])), blank)
+        padded = np.full((rows, max([0, *sizes.tolist()])), blank)
         for row, target in zip(padded, targets, strict=True):
-            row[: len(target)] = torch.as_tensor(target, dtype=torch.int64)
-    table = padded.numpy()
-    real = np.arange(table.shape[1]) < sizes.numpy()[:, None]
-    wrong = real & ((table == blank) | (table < 0) | (table >= symbols))
+            row[: len(target)] = _numbers(target)
+    real = np.arange(padded.shape[1]) < sizes[:, None]
+    wrong = real & ((padded == blank) | (padded < 0) | (padded >= symbols))
     if wrong.any():
         row, place = np.argwhere(wrong)[0].tolist()
         raise DataError(
             f"{name}: target {row} holds {int(padded[row, place])} at place {place}; symbols of a target are "
             f"0 to {symbols - 1} without the blank {blank}."
         )
-    return torch.from_numpy(np.where(real, table, blank)), sizes
+    return torch.from_numpy(np.where(real, padded, blank)), torch.from_numpy(sizes)
 
 
 def frames_needed(targets: Tensor, target_lengths: Tensor) -> Tensor:

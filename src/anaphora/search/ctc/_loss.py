@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.kernels.ctc.recursion import log_likelihoods
+from anaphora.native.following import following
+from anaphora.native.fused import fused
 from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._inputs import (
     Lengths,
@@ -54,7 +58,8 @@ def ctc_loss(
     On the CPU all sums are in float64, and the gradient is exact for float32 input to about 1e-7; rows are shared out
     over `torch.get_num_threads()` threads, which changes no result. On NVIDIA GPUs sums are in float64 as well, in kernels of
     our own, up to targets of 1023 symbols; beyond that, and on other GPUs, PyTorch's kernel is used, in the type of the
-    scores, with the gradient corrected for ``normalized=True``. Differentiable once.
+    scores, with the gradient corrected for ``normalized=True``. A gradient that
+    is differentiated again is that of torch operations.
 
     >>> loss = an.search.ctc_loss(torch.zeros(1, 2, 2), torch.tensor([[1]]), reduction="sum")
     >>> round(float((-loss).exp()), 3)  # three of four paths spell it
@@ -68,49 +73,66 @@ def ctc_loss(
     rows, time, symbols = logits.shape
     lengths = (logit_lengths, target_lengths)
     given = Given("ctc_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
-    if can_fuse(logits, targets):
+    if can_fuse(logits, targets) and following(logits) is None:
         return fused_loss(logits, given, normalized)
+    options = {"blank": blank, "normalized": normalized, "impossible": impossible}
     labels, frames, sizes = given.checked()
-    wanted = torch.is_grad_enabled() and logits.requires_grad
-    losses: Tensor = _Losses.apply(logits, labels, frames, sizes, blank, normalized, impossible, wanted)  # type: ignore[no-untyped-call]
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return (losses / sizes.clamp(min=1).to(losses)).sum() / max(len(sizes), 1)
+    losses: Tensor = _losses(logits, labels, frames, sizes, **options)
+    return given.reduced(losses, sizes)
 
 
-class _Losses(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        labels: Tensor,
-        lengths: Tensor,
-        sizes: Tensor,
-        blank: int,
-        normalized: bool,
-        impossible: str,
-        wanted: bool,
-    ) -> Tensor:
-        possible = frames_needed(labels, sizes) <= lengths
-        rows = _rows_torch if logits.device.type == "cuda" else _rows_cpu
-        losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, wanted)
-        lost = np.flatnonzero(np.isinf(losses.cpu().numpy())).tolist()
-        if lost and impossible == "raise":
-            raise refuse("ctc_loss", lost, lengths, labels, sizes)
-        if lost:
-            losses[lost] = 0.0
-            if wanted:
-                gradient[lost] = 0.0
-        ctx.save_for_backward(gradient.to(logits))
-        return losses.to(logits.device, torch.promote_types(logits.dtype, torch.float32))
+def _forward(
+    keep: bool,
+    logits: Tensor,
+    labels: Tensor,
+    lengths: Tensor,
+    sizes: Tensor,
+    *,
+    blank: int,
+    normalized: bool,
+    impossible: str,
+) -> tuple[Tensor, Sequence[Tensor]]:
+    possible = frames_needed(labels, sizes) <= lengths
+    rows = _rows_torch if logits.device.type == "cuda" else _rows_cpu
+    losses, gradient = rows(logits, labels, lengths, sizes, possible, blank, normalized, keep)
+    lost = np.flatnonzero(np.isinf(losses.cpu().numpy())).tolist()
+    if lost and impossible == "raise":
+        raise refuse("ctc_loss", lost, lengths, labels, sizes)
+    if lost:
+        losses[lost] = 0.0
+        if keep:
+            gradient[lost] = 0.0
+    return losses.to(logits.device, torch.promote_types(logits.dtype, torch.float32)), (gradient.to(logits),)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return ((gradient * upstream[:, None, None]).to(gradient.dtype), *(None,) * 7)
+
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    **options: object,
+) -> tuple[Tensor | None, ...]:
+    (gradient,), (upstream,) = kept, grads
+    return (gradient * upstream[:, None, None]).to(gradient.dtype), None, None, None
+
+
+def _by_torch(
+    logits: Tensor,
+    labels: Tensor,
+    lengths: Tensor,
+    sizes: Tensor,
+    *,
+    blank: int,
+    normalized: bool,
+    impossible: str,
+) -> Tensor:
+    log_p, lost = log_likelihoods(logits, labels, lengths, sizes, blank=blank, normalized=normalized)
+    if impossible == "raise" and bool(lost.any()):
+        raise refuse("ctc_loss", lost.nonzero().flatten().tolist(), lengths, labels, sizes)
+    return torch.where(lost, 0.0, -log_p).to(torch.promote_types(logits.dtype, torch.float32))
+
+
+_losses = fused(_forward, _backward, _by_torch)
 
 
 def _rows_cpu(

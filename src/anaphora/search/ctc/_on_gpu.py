@@ -37,6 +37,16 @@ class Given(NamedTuple):
         )
         return labels, frames, sizes
 
+    def reduced(self, losses: Tensor, sizes: Tensor | None) -> Tensor:
+        """Return the losses ``(batch,)`` after the reduction; ``sizes`` is None where all targets are full."""
+        if self.reduction == "none":
+            return losses
+        if self.reduction == "sum":
+            return losses.sum()
+        counts: Any = self.targets if sizes is None else sizes  # full targets are a tensor
+        longest = torch.tensor(counts.shape[1]) if sizes is None else counts
+        return (losses / longest.clamp(min=1).to(losses)).sum() / max(self.rows, 1)
+
     def lost(self, reported: Tensor) -> list[int]:
         """The rows that no alignment spells, of what a kernel reported ``(batch,)``; raises where it found wrong numbers.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from anaphora.kernels.transducer.diagonals import log_likelihoods
 from anaphora.native.cuda import serves
+from anaphora.native.fused import fused
 from anaphora.search.ctc._on_gpu import Given, placed
 from anaphora.search.transducer._refused import check_places, refuse_lost
 
@@ -25,37 +27,62 @@ def fused_loss(logits: Tensor, given: Given) -> Tensor:
     labels, frames, sizes, checked = placed(logits, given)
     check_places(labels.shape[1], logits.shape[2])
     waits = not checked or given.impossible == "raise"
-    found: Tensor = _Loss.apply(logits, labels, frames, sizes, given, waits)  # type: ignore[no-untyped-call]
+    found: Tensor = _loss(logits, labels, frames, sizes, given=given, waits=waits)
     return found
 
 
-class _Loss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        labels: Tensor,
-        frames: Tensor | None,
-        sizes: Tensor | None,
-        given: Given,
-        waits: bool,
-    ) -> Tensor:
-        from anaphora.kernels.transducer.loss_gpu import Job, sums
+def _forward(
+    keep: bool,
+    logits: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    waits: bool,
+) -> tuple[Tensor, Sequence[Tensor]]:
+    from anaphora.kernels.transducer.loss_gpu import Job, sums
 
-        logits = logits.contiguous()
-        ctx.options = (given.blank, given.reduction == "mean")
-        losses, reported, memory = sums(Job(logits, labels, frames, sizes, *ctx.options))
-        value = losses if given.reduction == "none" else losses.sum()
-        lost = given.lost(reported) if waits else []
-        if lost and given.impossible == "raise":
-            refuse_lost(lost[0], given.checked()[1])
-        ctx.save_for_backward(logits, labels, frames, sizes, memory)
-        return value
+    logits = logits.contiguous()
+    losses, reported, memory = sums(
+        Job(logits, labels, frames, sizes, given.blank, given.reduction == "mean")
+    )
+    value = losses if given.reduction == "none" else losses.sum()
+    lost = given.lost(reported) if waits else []
+    if lost and given.impossible == "raise":
+        refuse_lost(lost[0], given.checked()[1])
+    return value, (logits, memory)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        from anaphora.kernels.transducer.loss_gpu import Job, gradient
 
-        *given, memory = ctx.saved_tensors  # raises where one was changed in between
-        return (gradient(Job(*given, *ctx.options), memory, upstream), *(None,) * 5)
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    given: Given,
+    waits: bool,
+) -> tuple[Tensor | None, ...]:
+    from anaphora.kernels.transducer.loss_gpu import Job, gradient
+
+    (logits, memory), (_, labels, frames, sizes) = kept, tensors
+    job = Job(logits, labels, frames, sizes, given.blank, given.reduction == "mean")
+    return gradient(job, memory, grads[0]), None, None, None
+
+
+def _by_torch(
+    logits: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    waits: bool,
+) -> Tensor:
+    log_p, lost = log_likelihoods(logits, labels, frames, sizes, blank=given.blank)
+    return given.reduced(
+        torch.where(lost, 0.0, -log_p).to(torch.promote_types(logits.dtype, torch.float32)), sizes
+    )
+
+
+_loss = fused(_forward, _backward, _by_torch)

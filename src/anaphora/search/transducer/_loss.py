@@ -9,6 +9,9 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.transducer import native
+from anaphora.kernels.transducer.diagonals import log_likelihoods
+from anaphora.native.following import following
+from anaphora.native.fused import fused
 from anaphora.search.ctc._inputs import Lengths, Targets
 from anaphora.search.ctc._on_gpu import Given
 from anaphora.search.transducer._fused import can_fuse, fused_loss
@@ -43,7 +46,7 @@ def transducer_loss(
         "zero" adds neither loss nor gradient.
 
     Sums over alignments are in float64: on the CPU in a compiled kernel, on NVIDIA GPUs in kernels that make the gradient as well,
-    elsewhere by torch operations. Differentiable once.
+    elsewhere by torch operations. A gradient that is differentiated again is that of torch operations.
 
     >>> round(float(transducer_loss(torch.zeros(1, 2, 2, 3), [[1]])), 4)    # two alignments of three steps, each (1/3)³
     2.6027
@@ -62,80 +65,96 @@ def transducer_loss(
         raise ValueError(f"transducer_loss: blank={blank} must be one of the {symbols} symbols.")
     lengths = (logit_lengths, target_lengths)
     given = Given("transducer_loss", targets, *lengths, rows, time, symbols, blank, reduction, impossible)
-    if can_fuse(logits):
+    if can_fuse(logits) and following(logits) is None:
         return fused_loss(logits, given)
     labels, frames, sizes = given.checked()
     check_places(labels.shape[1], places)
-    function = _NativeLosses if native.library.ready(logits) and logits.numel() else _Losses
-    losses: Tensor = function.apply(logits, labels, frames, sizes, blank, impossible)  # type: ignore[no-untyped-call]
-    if reduction == "none":
-        return losses
-    if reduction == "sum":
-        return losses.sum()
-    return (losses / sizes.clamp(min=1).to(losses)).sum() / max(rows, 1)
+    function = _native_losses if native.library.ready(logits) and logits.numel() else _losses
+    losses: Tensor = function(logits, labels, frames, sizes, blank=blank, impossible=impossible)
+    return given.reduced(losses, sizes)
 
 
-class _Losses(torch.autograd.Function):
+def _forward(
+    keep: bool, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, *, blank: int, impossible: str
+) -> tuple[Tensor, Sequence[Any]]:
     """By torch operations around `lattice`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
-    ) -> Tensor:
-        following = torch.nn.functional.pad(labels, (0, 1), value=blank).to(logits.device)  # (B, U + 1)
-        following = following[:, None, :, None].expand(*logits.shape[:3], 1)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        of_symbols = logits.log_softmax(-1, dtype=wide)  # (B, T, U + 1, V)
-        on_blank = of_symbols[..., blank].double()
-        on_label = of_symbols.gather(3, following)[..., 0].double()
-        alpha, beta = lattice(on_blank, on_label, frames, sizes)
-        log_p = beta[:, 0, 0] if logits.shape[1] else beta.new_full((len(logits),), -torch.inf)
-        lost = (log_p == -torch.inf).nonzero().flatten().tolist()
-        if lost and impossible == "raise":
-            refuse_lost(lost[0], frames)
-        log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
-        by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
-        ctx.save_for_backward(of_symbols, following, by_blank.to(wide), by_label.to(wide))
-        ctx.blank, ctx.frames, ctx.sizes, ctx.kind = blank, frames.tolist(), sizes.tolist(), logits.dtype
-        return torch.where(log_p == torch.inf, 0.0, -log_p).to(wide)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        of_symbols, following, by_blank, by_label = ctx.saved_tensors
-        by_blank, by_label = (g * upstream[:, None, None] for g in (by_blank, by_label))
-        gradient = of_symbols.exp().mul_((by_blank + by_label)[..., None])
-        gradient[..., ctx.blank] -= by_blank
-        gradient.scatter_add_(3, following, -by_label[..., None])
-        for row, frames, size in zip(gradient, ctx.frames, ctx.sizes, strict=True):  # padding may hold NaN
-            row[frames:] = 0
-            row[:, size + 1 :] = 0
-        return (gradient.to(ctx.kind), *(None,) * 5)
+    symbols = torch.nn.functional.pad(labels, (0, 1), value=blank).to(logits.device)  # (B, U + 1)
+    symbols = symbols[:, None, :, None].expand(*logits.shape[:3], 1)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    of_symbols = logits.log_softmax(-1, dtype=wide)  # (B, T, U + 1, V)
+    on_blank = of_symbols[..., blank].double()
+    on_label = of_symbols.gather(3, symbols)[..., 0].double()
+    alpha, beta = lattice(on_blank, on_label, frames, sizes)
+    log_p = beta[:, 0, 0] if logits.shape[1] else beta.new_full((len(logits),), -torch.inf)
+    lost = (log_p == -torch.inf).nonzero().flatten().tolist()
+    if lost and impossible == "raise":
+        refuse_lost(lost[0], frames)
+    log_p = log_p.masked_fill(log_p == -torch.inf, torch.inf)  # exp(−∞ − ∞) = 0: no gradient
+    by_blank, by_label = _posteriors(alpha, beta, on_blank, on_label, log_p, frames, sizes)
+    losses = torch.where(log_p == torch.inf, 0.0, -log_p).to(wide)
+    return losses, (of_symbols, symbols, by_blank.to(wide), by_label.to(wide))
 
 
-class _NativeLosses(torch.autograd.Function):
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    blank: int,
+    impossible: str,
+) -> tuple[Tensor | None, ...]:
+    of_symbols, symbols, *shares = kept
+    logits, _, frames, sizes = tensors
+    by_blank, by_label = (g * grads[0][:, None, None] for g in shares)
+    gradient = of_symbols.exp().mul_((by_blank + by_label)[..., None])
+    gradient[..., blank] -= by_blank
+    gradient.scatter_add_(3, symbols, -by_label[..., None])
+    for row, time, size in zip(
+        gradient, frames.tolist(), sizes.tolist(), strict=True
+    ):  # padding may hold NaN
+        row[time:] = 0
+        row[:, size + 1 :] = 0
+    return gradient.to(logits.dtype), None, None, None
+
+
+def _native_forward(
+    keep: bool, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, *, blank: int, impossible: str
+) -> tuple[Tensor, Sequence[Any]]:
     """See `anaphora.kernels.transducer.native`."""
+    job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
+    found = native.forward(job)
+    lost = found.log_p == -torch.inf
+    if impossible == "raise" and bool(lost.any()):
+        refuse_lost(int(lost.nonzero()[0]), frames)
+    return (-found.log_p).masked_fill_(lost, 0.0).to(logits.dtype), found
 
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, blank: int, impossible: str
-    ) -> Tensor:
-        job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
-        found = native.forward(job)
-        lost = found.log_p == -torch.inf
-        if impossible == "raise" and bool(lost.any()):
-            refuse_lost(int(lost.nonzero()[0]), frames)
-        ctx.save_for_backward(*job[:4], *found)
-        ctx.blank = blank
-        return (-found.log_p).masked_fill_(lost, 0.0).to(logits.dtype)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        given = ctx.saved_tensors  # raises where the logits were changed in between
-        logits, labels, frames, sizes = given[:4]
-        job, found = native.Job(logits, labels, frames, sizes, ctx.blank), native.Found(*given[4:])
-        return (native.gradient(job, found, upstream), *(None,) * 5)
+def _native_backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    blank: int,
+    impossible: str,
+) -> tuple[Tensor | None, ...]:
+    logits, labels, frames, sizes = tensors
+    job = native.Job(logits.contiguous(), labels.contiguous(), frames, sizes, blank)
+    return native.gradient(job, native.Found(*kept), grads[0]), None, None, None
+
+
+def _by_torch(
+    logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, *, blank: int, impossible: str
+) -> Tensor:
+    log_p, lost = log_likelihoods(logits, labels, frames, sizes, blank=blank)
+    if impossible == "raise" and bool(lost.any()):
+        refuse_lost(int(lost.nonzero()[0]), frames)
+    return torch.where(lost, 0.0, -log_p).to(torch.promote_types(logits.dtype, torch.float32))
+
+
+_losses = fused(_forward, _backward, _by_torch)
+_native_losses = fused(_native_forward, _native_backward, _by_torch)
 
 
 @torch.no_grad()
