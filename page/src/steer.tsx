@@ -37,7 +37,7 @@ interface Prefix {
 }
 
 interface Steered extends Looked {
-  facts: { found: Said; free: Said; reference?: Said; verdict?: string; steered: boolean; beam: number; length_penalty?: number; temperature: number; posterior_seconds?: number };
+  facts: { found: Said; free: Said; reference?: Said; verdict?: string; because?: string; steered: boolean; beam: number; length_penalty?: number; temperature: number; posterior_seconds?: number };
   wanted: string;
   force: [number, string][];
   ban: { symbols: number[]; pieces: string[] }[];
@@ -149,6 +149,7 @@ function Outcome({ found }: { found: Steered }) {
       {facts.verdict && (
         <p class="verdict" data-verdict={facts.verdict}>
           {VERDICTS[facts.verdict]}
+          {facts.because && ` ${facts.because[0]!.toUpperCase()}${facts.because.slice(1)}`}
         </p>
       )}
     </div>
@@ -158,6 +159,8 @@ function Outcome({ found }: { found: Steered }) {
 const VERDICTS: Record<string, string> = {
   'search error': 'Search error: the model scores what was wanted above what was found, so the search missed it. Widen the beam.',
   'model error': 'Model error: the model itself scores what was found above what was wanted. No wider beam helps.',
+  rule: 'Forbidden by your rules: neither the search nor the model is at fault.',
+  setting: 'Forbidden by a setting of the search, whatever the beam.',
   found: 'What was wanted was found.',
 };
 

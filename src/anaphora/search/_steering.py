@@ -58,6 +58,15 @@ class Steering:
         """Whether all forced places are in an output."""
         return all(place < len(output) and output[place] == symbol for place, symbol in self.force.items())
 
+    def broken_at(self, output: Sequence[int], end: int) -> int | None:
+        """Return the first place at which an output breaks a rule; its ``end`` is a place as well. None where it breaks none."""
+        whole = (*output, end)
+        for place, symbol in enumerate(whole):
+            only = self.only(whole[:place])
+            if (only is not None and symbol not in only) or symbol in self.banned(whole[:place]):
+                return place
+        return None if max(self.force, default=-1) < len(whole) else len(output)
+
     def check(self, eos: int | None, limit: int | None = None) -> None:
         """A sentence where what is asked contradicts itself; ``limit``: the most symbols of an output."""
         last = max(self.force, default=-1)

@@ -88,8 +88,9 @@ def steer(
 
     Tables: ``beam`` and ``nbest`` as of ``probe``; of CTC ``prefix_beam``, a record for each prefix after each frame with
     log p of its paths that end in a blank and in its last symbol. Facts: ``free``, the output without any rule;
-    ``reference`` with its log p and score; ``verdict``: "search error" where the model scores the reference above what
-    the search found, "model error" where it does not, "found" where they are the same.
+    ``reference`` with its log p and score; ``verdict``: "found" where the reference came out, "rule" where your rules
+    forbid it and "setting" where a setting of the search does (``because`` says which), "search error" where the model
+    scores it above what the search found, and "model error" where it does not.
 
     Rules take symbols away and change no probability, so that forcing all that the beam chose gives its output with
     the same score. Forcing a part of it frees the places of its rivals, so that a narrow beam may then find another one.
@@ -149,7 +150,7 @@ def _steered(
     else:
         facts["posterior_seconds"] = task.seconds
     if reference is not None:
-        facts |= _judged(task, nbest[0], reference, temperature)
+        facts |= _judged(task, nbest[0], reference, temperature, by_hand)
     return Trace({}, {}, facts, tables)
 
 
@@ -287,22 +288,44 @@ def _heated(task: _Task, heat: float) -> Tensor:
 
 
 # ---------------------------------------------------------------- what was wanted
-def _judged(task: _Task, best: Hypothesis, reference: str, heat: float) -> dict[str, Any]:
-    """The reference as the model scores it, and whose fault it is that it did not come out."""
+def _judged(task: _Task, best: Hypothesis, reference: str, heat: float, by_hand: Steering) -> dict[str, Any]:
+    """The reference as the model scores it, and why it did not come out: a rule, a setting, the search or the model."""
     try:
         symbols = task.encode(reference)
         own = _score_of(task, symbols, heat)
     except AnaphoraError as error:
         return {"reference": {"text": reference, "why": str(error)}}
-    described = _described(task, own)
-    if symbols == best.tokens:
-        verdict = "found"
-    elif task.frames is not None:
-        exact = _score_of(task, best.tokens, heat)
-        verdict = "search error" if own.score > exact.score else "model error"
-    else:
-        verdict = "search error" if own.score > best.score else "model error"
-    return {"reference": described, "verdict": verdict}
+    facts: dict[str, Any] = {"reference": _described(task, own)}
+    if symbols == best.tokens or facts["reference"]["text"] == _text(task, best):
+        return facts | {"verdict": "found"}
+    place = by_hand.broken_at(symbols, EOS if task.frames is None else CTC_END)
+    if place is not None:
+        named = repr(task.spell([symbols[place]])[0]) if place < len(symbols) else "the end"
+        why = f"your rules do not allow {named} at place {place + 1} of it."
+        return facts | {"verdict": "rule", "because": why}
+    if why := _against_settings(task, symbols, heat):
+        return facts | {"verdict": "setting", "because": why}
+    found = best.score if task.frames is None else _score_of(task, best.tokens, heat).score
+    return facts | {"verdict": "search error" if own.score > found else "model error"}
+
+
+def _against_settings(task: _Task, symbols: list[int], heat: float) -> str:
+    """Why the settings of the search rule an output out, however wide its beam; nothing where they do not."""
+    if task.settings is None:
+        return ""
+    s, length = task.settings, len(symbols) + 1
+    if length > task.limit:
+        return f"it has {length} symbols with its end, and max_length allows {task.limit} here."
+    if length < s.min_length:
+        return f"it has {length} symbols with its end, and min_length = {s.min_length} asks for more."
+    if not s.no_repeat:
+        return ""
+    alone = replace(task, settings=s.model_copy(update={"beam": 1, "groups": 1, "stopping": "exact"}))
+    try:
+        _search_decoder(alone, Steering(force=dict(enumerate([*symbols, EOS]))), heat)
+    except AnaphoraError:
+        return f"it repeats {s.no_repeat} symbols in a row, which no_repeat = {s.no_repeat} forbids."
+    return ""
 
 
 def _score_of(task: _Task, symbols: list[int], heat: float) -> Hypothesis:
