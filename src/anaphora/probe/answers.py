@@ -127,14 +127,6 @@ def _text(trace: Trace) -> dict[str, Any]:
     pieces = trace.tokens.get("target") or trace.tokens.get("output") or [str(i) for i in range(len(logs))]
     text = trace.facts.get("output_text") or trace.facts.get("output")
     spelled = "".join(pieces[:-1]).replace("▁", " ").strip()
-    outputs = [
-        {
-            "text": "".join(map(str, row["pieces"])).replace("▁", " ").strip(),
-            "score": row["score"],
-            "log_p": row["log_prob"],
-        }
-        for row in trace.tables.get("nbest", [])
-    ]
     return {
         "kind": "text",
         "text": str(text) if trace.tokens.get("output") or trace.facts.get("output_text") else spelled,
@@ -142,8 +134,57 @@ def _text(trace: Trace) -> dict[str, Any]:
             {"piece": piece, "p": float(np.exp(log))} for piece, log in zip(pieces, logs, strict=True)
         ],
         "log_p": float(logs.sum()),
-        "outputs": outputs,
+        "outputs": outputs_of(trace),
     }
+
+
+def outputs_of(trace: Trace) -> list[dict[str, Any]]:
+    """Return all that the search finished, best first: ``text``, ``pieces``, ``score``, ``log_p`` and ``ways``.
+
+    Hypotheses that read the same are one output: the best of them, with their number in ``ways``. Of a search whose tree
+    was not kept, these are the outputs that it gave.
+    """
+    finished = [row for row, _ in finished_paths(trace)] or [
+        {**row, "pieces": list(map(str, row["pieces"]))} for row in trace.tables.get("nbest", [])
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(finished, key=lambda row: -float(row["score"])):
+        text = "".join(row["pieces"]).replace("▁", " ").strip()
+        first = found.setdefault(
+            text,
+            {
+                "text": text,
+                "pieces": row["pieces"],
+                "score": row["score"],
+                "log_p": row["log_prob"],
+                "ways": 0,
+            },
+        )
+        first["ways"] += 1
+    return list(found.values())
+
+
+def finished_paths(trace: Trace) -> list[tuple[dict[str, Any], list[int]]]:
+    """Return each finished hypothesis of the table ``beam``, its ``pieces`` without the end, and its records' places in the
+    table from the first symbol on."""
+    records = trace.tables.get("beam", [])
+    kept = {
+        (int(record["step"]), int(record["rank"])): i
+        for i, record in enumerate(records)
+        if record["fate"] == "kept" and record["rank"] is not None
+    }
+    found = []
+    for i, record in enumerate(records):
+        if record["fate"] != "finished":
+            continue
+        path, at = [i], record
+        while int(at["step"]) > 0:
+            path.append(kept[int(at["step"]) - 1, int(at["parent"])])
+            at = records[path[-1]]
+        path.reverse()
+        pieces = [str(records[k]["piece"]) for k in path if records[k]["piece"] != "</s>"]
+        found.append(({**record, "pieces": pieces}, path))
+    return found
 
 
 def _forecast(trace: Trace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anaphora.errors import AnaphoraError
+from anaphora.probe.answers import finished_paths, outputs_of
 from anaphora.probe.trace import Trace
 from anaphora.views.heatmap import MARGIN
 from anaphora.views.scene import Label, Path, Rect, Scene
@@ -18,14 +19,15 @@ from anaphora.views.text import clip, fold, shorten, visible, wrap
 TITLE = "Beam tree"
 READING = (
     "From left to right the search extends what it kept. The thicker a branch, the more probable its symbol; "
-    "coloured: on the way to a final output; grey: dropped for lack of room. Numbers are scores of the whole "
-    "hypothesis up to there."
+    "coloured: on the way to the output; grey: dropped for lack of room. Numbers are scores of the whole "
+    "hypothesis up to there. Below, all that was finished, best first; what reads the same is counted once."
 )
 CAUTION = (
     "What a beam drops it never sees again, so the best output found need not be the best there is; a wider beam "
     "may also find outputs that score better and read worse."
 )
 COLUMN, ROW = 132.0, 22.0
+MOST_OUTPUTS = 10
 
 
 @dataclass
@@ -163,14 +165,15 @@ def beam(trace: Trace, *, pruned: bool = True, steps: int = 12) -> Tree:
         raise AnaphoraError(f"steps must be from 1 to 200, not {steps}.")
     nodes: list[Node] = []
     kept: dict[tuple[int, int], int] = {}
-    records = [r for r in trace.tables["beam"] if int(r["step"]) < steps]
-    for record in records:
-        if record["fate"] == "pruned" and not pruned:
+    places: dict[int, int] = {}
+    for place, record in enumerate(trace.tables["beam"]):
+        if int(record["step"]) >= steps or (record["fate"] == "pruned" and not pruned):
             continue
         step = int(record["step"])
         parent = -1 if step == 0 else kept[step - 1, int(record["parent"])]
         if record["rank"] is not None and record["fate"] == "kept":
             kept[step, int(record["rank"])] = len(nodes)
+        places[place] = len(nodes)
         nodes.append(
             Node(
                 step,
@@ -181,12 +184,16 @@ def beam(trace: Trace, *, pruned: bool = True, steps: int = 12) -> Tree:
                 parent,
             )
         )
+    found = outputs_of(trace)
     outputs = [
-        (" ".join(map(str, row["pieces"])), float(row["score"])) for row in trace.tables.get("nbest", [])
+        (" ".join(row["pieces"]) + (f" ({row['ways']} ways)" if row["ways"] > 1 else ""), float(row["score"]))
+        for row in found[:MOST_OUTPUTS]
     ]
-    _mark_best(nodes, outputs)
+    _mark_best(nodes, trace, places)
     all_steps = 1 + max((int(r["step"]) for r in trace.tables["beam"]), default=0)
     notes = [f"the first {steps} of {all_steps} steps"] if all_steps > steps else []
+    if len(found) > MOST_OUTPUTS:
+        notes.append(f"the best {MOST_OUTPUTS} of {len(found)} outputs that were finished")
     return Tree(TITLE, facts_line(trace), nodes, outputs, notes)
 
 
@@ -199,14 +206,15 @@ def _own(record: dict[str, Any]) -> float:
     return _finite(record.get("step_log_prob", record["log_prob"]))
 
 
-def _mark_best(nodes: list[Node], outputs: list[tuple[str, float]]) -> None:
-    """Mark the way to every finished node whose score is that of an output, or to the last kept ones."""
-    scores = {round(score, 5) for _, score in outputs}
-    ends = [i for i, n in enumerate(nodes) if n.fate == "finished" and round(n.score, 5) in scores]
-    if not ends and nodes:
+def _mark_best(nodes: list[Node], trace: Trace, places: dict[int, int]) -> None:
+    """Mark the way to each output that the search gave or, where none is among the nodes, to the last kept ones."""
+    given = [list(map(str, row["pieces"])) for row in trace.tables.get("nbest", [])]
+    paths = [path for row, path in finished_paths(trace) if row["pieces"] in given]
+    shown = [places[place] for path in paths for place in path if place in places]
+    if not shown and nodes:
         last = max(node.step for node in nodes)
-        ends = [i for i, node in enumerate(nodes) if node.step == last and node.fate == "kept"]
-    for i in ends:
+        shown = [i for i, node in enumerate(nodes) if node.step == last and node.fate == "kept"]
+    for i in shown:
         while i >= 0:
             nodes[i].best = True
             i = nodes[i].parent
