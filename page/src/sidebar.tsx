@@ -98,6 +98,7 @@ export function standing(run: Run): string {
     .filter(([name]) => !(name === 'bleu' && empty))
     .slice(0, 3)
     .map(([name, value]) => `${name.replace('_', ' ')} ${Number(value).toPrecision(4)}`);
-  const step = run.step === null ? '' : `step ${run.step}${run.steps ? ` of ${run.steps}` : ''}`;
+  const stopped = run.ended === 'interrupted' || (run.ended === '' && !run.training && run.step !== null && run.steps !== null && run.step < run.steps);
+  const step = run.step === null ? '' : `${stopped ? 'stopped at ' : ''}step ${run.step}${run.steps ? ` of ${run.steps}` : ''}`;
   return [step, ...measures].filter(Boolean).join(', ') || (run.trained ? 'trained' : 'nothing measured yet');
 }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.probe.history import names_of
+from anaphora.probe.history import early, names_of
 from anaphora.probe.trace import Trace
 from anaphora.training.film import frame_weights, frames
 from anaphora.training.run import RunFolder
@@ -27,9 +27,12 @@ MOST_SIZE = 768
 def film(*runs: str | Path) -> Trace:
     """How the weights moved while ``runs`` (their folders) trained, as a `Trace` of tables; every record names its ``run``.
 
-        moved       step, part, norm ‖W‖, moved ‖W − W₀‖ / ‖W₀‖ from the first frame W₀; part ``all`` is the whole model
-        spread      when (initial or trained), part, value, density: the histogram of its weights on the same bins
+        moved       step, part, norm ‖W‖, away ‖W − W₀‖ from the first frame W₀, moved ‖W − W₀‖ / ‖W₀‖ (None of a part that began
+                    at 0); part ``all`` is the whole model
+        spread      when (initial or last: the last frame), part, value, density: the histogram of its weights on the same bins
         singular    when, matrix, rank, value: the singular values of the largest matrix
+
+    The fact ``last`` has the step of each run's last frame; ``early`` is as `history` has it.
 
     Raises a `RunError` where a run has no film.
 
@@ -43,12 +46,14 @@ def film(*runs: str | Path) -> Trace:
         raise RunError("name at least one run folder.")
     names = names_of([Path(run) for run in runs])
     tables: dict[str, list[dict[str, Any]]] = {"moved": [], "spread": [], "singular": []}
-    for name, run in zip(names, runs, strict=True):
-        _read(name, RunFolder.open(Path(run)), tables)
-    return Trace({}, {}, {"runs": names}, tables)
+    last = {
+        name: _read(name, RunFolder.open(Path(run)), tables) for name, run in zip(names, runs, strict=True)
+    }
+    return Trace({}, {}, {"runs": names, "last": last, "early": early(names, runs)}, tables)
 
 
-def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> None:
+def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) -> int:
+    """Add what the frames of a run show to the tables, and return the step of the last one."""
     steps = frames(run)
     if len(steps) < 2:
         raise RunError(
@@ -66,12 +71,13 @@ def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) ->
             norm = _norm([now[key] for key in keys])
             away = _norm([now[key] - first[key] for key in keys])
             begun = _norm([first[key] for key in keys])
-            record = {"part": part, "norm": norm, "moved": away / begun if begun else 0.0}
+            record = {"part": part, "norm": norm, "away": away, "moved": away / begun if begun else None}
             tables["moved"].append({"run": name, "step": step, **record})
         last = now
     for part, keys in parts.items():
         _spread(name, part, [first[key] for key in keys], [last[key] for key in keys], tables["spread"])
     _singular(name, first, last, tables["singular"])
+    return steps[-1]
 
 
 def _floats(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -103,7 +109,7 @@ def _spread(
     ended = torch.cat([t.flatten() for t in last]).numpy()
     edge = float(np.quantile(np.abs(np.concatenate([begun, ended])), 0.999)) or 1.0
     edges = np.linspace(-edge, edge, BINS + 1)
-    for when, values in (("initial", begun), ("trained", ended)):
+    for when, values in (("initial", begun), ("last", ended)):
         counts, _ = np.histogram(values, edges)
         density = counts / max(len(values), 1) / (edges[1] - edges[0])
         for left, right, height in zip(edges[:-1], edges[1:], density, strict=True):
@@ -118,6 +124,6 @@ def _singular(
     if not matrices:
         return
     chosen = max(matrices, key=lambda key: min(matrices[key].shape) * 10**6 + matrices[key].numel())
-    for when, tensors in (("initial", first), ("trained", last)):
+    for when, tensors in (("initial", first), ("last", last)):
         for rank, value in enumerate(torch.linalg.svdvals(tensors[chosen].double()).tolist(), start=1):
             rows.append({"run": name, "when": when, "matrix": chosen, "rank": rank, "value": value})

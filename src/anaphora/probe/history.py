@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anaphora.errors import RunError
 from anaphora.probe.trace import Trace
 from anaphora.training.journal import read_journal
+from anaphora.training.lock import read_holder
 from anaphora.training.run import RunFolder
 
 MOST_BYTES = 1 << 23
@@ -25,7 +27,8 @@ def history(*runs: str | Path) -> Trace:
 
     Returns a trace with the tables ``steps`` (step, epoch, symbols, loss, lr, grad_norm, clipped), ``dev`` (step, measure,
     value, best), ``samples`` (step, source, reference, output), ``events`` (step, event: resumed, best, not-finite …) and
-    ``seconds`` (step, seconds since the run, or its resumption, began). `Trace.view` draws it: ``curves``, ``samples``, ``health``.
+    ``seconds`` (step, seconds since the run, or its resumption, began). The fact ``early`` says of each run that did not take all
+    of its steps how far it came. `Trace.view` draws it: ``curves``, ``samples``, ``health``.
     Raises a `RunError` without runs, and where a folder holds none.
 
     >>> model = torch.nn.Linear(2, 1)
@@ -45,7 +48,52 @@ def history(*runs: str | Path) -> Trace:
     }
     for name, run in zip(names, runs, strict=True):
         _read(name, RunFolder.open(Path(run)), tables)
-    return Trace({}, {}, {"runs": names}, tables)
+    return Trace({}, {}, {"runs": names, "early": early(names, runs)}, tables)
+
+
+def early(names: Sequence[str], runs: Sequence[str | Path]) -> dict[str, str]:
+    """Return, of the runs that did not take all of their steps, how far each came and why it went no further."""
+    found = {}
+    for name, run in zip(names, runs, strict=True):
+        folder = RunFolder(Path(run))
+        ended = ending(read_journal(folder.timings, most=MOST_BYTES))
+        if ended is None or ended.step >= ended.steps:
+            continue
+        holder = read_holder(folder.path / "lock")
+        living = holder is not None and holder.host == socket.gethostname() and holder.lives
+        word = "is at" if living else WORDS.get(ended.how, "broke off at")
+        found[name] = f"{word} step {ended.step:,} of {ended.steps:,}"
+    return found
+
+
+WORDS = {
+    "interrupted": "was stopped at",
+    "patience": "made no more progress and ended at",
+    "callback": "was ended by a callback at",
+}
+"""How a run ended that did not take all of its steps."""
+
+
+class Ending(NamedTuple):
+    """The last ``step`` of so many ``steps``, and how a training ended there; ``how`` is empty while it has not."""
+
+    step: int
+    steps: int
+    how: str
+
+
+def ending(lines: Iterable[Mapping[str, Any]], steps: int = 0) -> Ending | None:
+    """Return how a training ended, from the lines of ``timings.jsonl``; ``steps``: all it was to take, where no line says so."""
+    step, how = -1, ""
+    for line in lines:
+        event = line.get("event")
+        if event in ("start", "resume"):
+            how, steps = "", line["steps"] if isinstance(line.get("steps"), int) else steps
+        if isinstance(line.get("step"), int):
+            step = max(step, line["step"])
+        if event in ("finished", *WORDS):
+            how = str(event)
+    return Ending(step, steps, how) if step >= 0 and steps > 0 else None
 
 
 def names_of(paths: list[Path]) -> list[str]:

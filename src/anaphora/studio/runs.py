@@ -6,6 +6,7 @@ that cannot be read is listed as broken; the others are listed as ever. What was
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes, read_tail
+from anaphora.probe.history import Ending, ending
 from anaphora.training.film import frames
 from anaphora.training.lock import read_holder
 from anaphora.training.run import RunFolder
@@ -218,13 +220,16 @@ def _facts(path: str, stats: Stats) -> dict[str, Any] | None:
         except OSError as error:
             broken = broken or f"metrics.jsonl cannot be read ({_reason(error)})"
     steps = settings.get("steps")
+    steps = steps if type(steps) is int else None
+    ended = None if metrics is None else _ending(f"{path}/timings.jsonl", steps)
     return {
         "task": _text(config.get("task")),
         "model": _text(settings.get("model")),
         "broken": broken[:_LONGEST_REASON],
         "measures": {_text(k): v for k, v in list(dev["dev"].items())[:50] if isinstance(v, int | float)},
-        "step": dev["step"],
-        "steps": steps if type(steps) is int else None,
+        "step": ended.step if ended else dev["step"],
+        "steps": ended.steps if ended else steps,
+        "ended": ended.how if ended else "",
         "trained": _is_plain(weights),
         "training": lock is not None and lock.st_size > 0 and _is_locked(Path(path, "lock")),
         "changed": max([int(one.st_mtime) for one in (*stats[:3], stats[0]) if one is not None]),
@@ -256,6 +261,19 @@ def _last_dev(path: str, looked: bool) -> dict[str, Any] | None:
         if isinstance(found, dict) and isinstance(found.get("dev"), dict) and type(found.get("step")) is int:
             return found
     return None
+
+
+def _ending(path: str, steps: int | None) -> Ending | None:
+    """How far the training came, from the end of its journal of times."""
+    try:
+        lines = read_tail(path, _TAIL, follow=False).splitlines()
+    except OSError:
+        return None
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            found.append(parse_json(line))
+    return ending([line for line in found if isinstance(line, dict)], steps or 0)
 
 
 def _is_locked(path: Path) -> bool:

@@ -192,12 +192,14 @@ def _subtitle(trace: Trace) -> str:
 
 
 def _findings(trace: Trace) -> list[str]:
-    """What the loop itself noticed, in its words, at most five of each run."""
+    """Return how far the runs came that did not take all of their steps, then what the loop itself noticed, in its words, at
+    most five of it."""
+    came = [f"{run} {words}" for run, words in trace.facts.get("early", {}).items()]
     findings = [
         f"{r['run']}, step {r['step']}: {r['message']}" for r in trace.tables["events"] if r.get("message")
     ]
     more = [f"… and {len(findings) - 5} more findings in metrics.jsonl"] if len(findings) > 5 else []
-    return findings[:5] + more
+    return [*came, *findings[:5], *more]
 
 
 def _clipping(name: str, rows: list[dict[str, Any]]) -> str:
