@@ -11,14 +11,16 @@ from anaphora.views.panels import Panels
 
 TITLE = "Hidden Markov model"
 READING = (
-    "Trellis: each column is one observation, each row one state, shaded by its probability; the line over it is the path that is "
-    "most probable one as a whole (Viterbi). Filtering knows the past, smoothing also what comes after. Last: how "
-    "states follow one another."
+    "Trellis: each column is one observation, each row one state, shaded by its probability. Named above it, and drawn as a line "
+    "through it, is the path that is most probable as a whole (Viterbi)."
 )
-CAUTION = (
-    "The most probable path need not go through the most probable state of each column. States have no meaning of "
-    "their own: the next fit may number them otherwise."
-)
+_GIVEN = {
+    "smoothed": "A column is shaded by p(state | all observations), those after it too.",
+    "filtered": "A column is shaded by p(state | the observations up to it).",
+}
+_MOVES = "Below: the probability of each next state (column) after a state (row)."
+CAUTION = "The most probable path need not go through the most probable state of each column."
+_UNNAMED = "States have no meaning of their own: the next fit may number them otherwise."
 MOST = 120
 
 
@@ -47,13 +49,17 @@ def hmm(trace: Trace, *, by: str = "smoothed", steps: int = MOST) -> Panels:
         path=path,
     )
     charts: list[object] = [trellis]
+    reading, caution = [READING, _GIVEN[by]], [CAUTION]
     if "transitions" in trace.arrays:
         charts.append(_transitions(trace))
+        reading.append(_MOVES)
+    if trace.facts.get("task") != "tag":
+        caution.append(_UNNAMED)
     total = trace.arrays["viterbi"].values.shape[0]
     notes = [f"the first {len(path)} of {total} observations"] if total > len(path) else []
     likelihood = trace.facts.get("log_likelihood")
     words = "" if likelihood is None else f"log-likelihood {float(likelihood):.4f}"
-    return Panels(TITLE, words, charts, notes, READING, CAUTION)
+    return Panels(TITLE, words, charts, notes, " ".join(reading), " ".join(caution))
 
 
 def _transitions(trace: Trace) -> Heatmap:
