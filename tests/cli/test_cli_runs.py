@@ -211,10 +211,14 @@ def test_resuming_a_finished_run_claims_no_training(run, capsys):
 
 def test_without_a_view_one_is_chosen_that_can_be_drawn(run, capsys):
     assert main.run(["inspect", str(run)]) == 0
-    assert "Showing curves; --view NAME chooses another: attribution, alignment," in capsys.readouterr().err
+    said = "Showing curves; --view NAME chooses another: samples, health; --list names all that this run has."
+    assert said in capsys.readouterr().err
     assert main.run(["inspect", str(run), "--text", "a b"]) == 0
     shown = capsys.readouterr()
-    assert "Showing alignment" in shown.err
+    offered = shown.err.partition("Showing alignment; --view NAME chooses another: ")[2].partition(";")[0]
+    for name in offered.split(", "):  # newcomer 21: none that it refuses
+        assert main.run(["inspect", str(run), "--text", "a b", "--view", name]) == 0, name
+    assert {"states", "trajectory", "beam"} <= set(offered.split(", "))
     assert "Alignment" in shown.out
 
 
@@ -245,4 +249,4 @@ def test_a_model_without_states_is_shown_by_what_its_answer_rests_on(tmp_path, c
     assert main.run(order.split()) == 0
     capsys.readouterr()
     assert main.run(["inspect", f"{tmp_path}/run", "--text", "good film"]) == 0
-    assert "Showing attribution;" in capsys.readouterr().err
+    assert "Showing attribution; --list names all" in capsys.readouterr().err

@@ -184,4 +184,5 @@ def _looked_at(asked: Any) -> Trace:
                 more.tables = {}
             trace.arrays.update(more.arrays)
             trace.tables.update(more.tables)
+    trace.facts["asked"] = list(needed)
     return trace

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -31,6 +31,21 @@ def whatever_the_batch(method: Method) -> Method:
             return method(self, *args, **kwargs)
         with batch_invariant(weight.device, self.settings_.batch_invariant):
             return method(self, *args, **kwargs)
+
+    return cast("Method", wrapped)
+
+
+def probing(method: Method) -> Method:
+    """``probe`` of an estimator: `whatever_the_batch`, and its trace says what it was asked for, so that a view can tell what a
+    model lacks from what nobody asked for."""
+    alike = whatever_the_batch(method)
+
+    @wraps(method)
+    def wrapped(self: Any, *args: Any, what: Sequence[str] = (), **kwargs: Any) -> Any:
+        trace = alike(self, *args, what=what, **kwargs)
+        if what:
+            trace.facts["asked"] = list(what)
+        return trace
 
     return cast("Method", wrapped)
 

@@ -38,7 +38,7 @@ FURTHER = (
         "memory",
         what=("gradients",),
         any_of=("input_gradients", "source_gradients"),
-        without="it holds no gradients with respect to its input (what=('gradients',) asks for them): networks that read symbols or frames "
+        without="it holds no gradients with respect to its input: networks that read symbols or frames "
         "one by one have them; captioners, decoders of sound, glimpses and counted models do not.",
     ),
     described(trajectory, trajectory.trajectory, "memory", any_of=("*states",), without=_STATES),

@@ -122,7 +122,7 @@ VIEWS = {
             "memory",
             what=("gradients",),
             any_of=(*flow.KINDS, "source_gradients"),
-            without="it holds no gradients over places in time (what=('gradients',) asks for them): classify, tag, language, answer, forecast and translate have "
+            without="it holds no gradients over places in time: classify, tag, language, answer, forecast and translate have "
             "networks that give them; captioners, decoders of sound, glimpses and counted models do not.",
             together=together.gradients,
         ),
@@ -131,6 +131,7 @@ VIEWS = {
             heads.heads,
             "attention",
             what=("ablation",),
+            more=True,
             any_of=("*attention",),
             axis="head",
             without="it holds no attention of heads: Transformers have them, though not every trace of one keeps them.",

@@ -53,6 +53,8 @@ class View:
     results)."""
     what: tuple[str, ...] = ()
     """What ``probe`` must be given as ``what`` for this view."""
+    more: bool = False
+    """Whether what it needs is there without ``what`` as well, which only adds to it."""
     any_of: tuple[str, ...] = ()
     """Names of arrays of which the trace must hold at least one; ``*`` stands for any letters."""
     axis: str = ""
@@ -78,12 +80,15 @@ class View:
             for name, array in trace.arrays.items()
             for pattern in self.any_of
         ):
-            return f"The view {self.name} cannot be drawn of this trace: {self.without}"
+            absent.append("")
         if not absent:
             return None
-        return (
-            f"The view {self.name} needs {', '.join(absent)}, which this trace does not hold: {self.without}"
-        )
+        if not self.more and not {*self.what} <= {*trace.facts.get("asked", ())}:
+            return f"The view {self.name} needs a trace that was asked for it: probe(…, what={self.what!r})."
+        if absent[0]:
+            lacks = ", ".join(filter(None, absent))
+            return f"The view {self.name} needs {lacks}, which this trace does not hold: {self.without}"
+        return f"The view {self.name} cannot be drawn of this trace: {self.without}"
 
     def check(self, options: Mapping[str, Any]) -> None:
         """A sentence where ``draw`` does not take these: they come from a command line or a page, so names and kinds are

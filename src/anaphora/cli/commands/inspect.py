@@ -161,10 +161,13 @@ def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], targe
     from anaphora.errors import AnaphoraError, DataError
     from anaphora.views.registry import FIRST, VIEWS
 
-    found: str | None = "curves"
-    if given != (None, None):
-        trace = _probe(runs, VIEWS["states"], given, target)
-        found = next((name for name in FIRST if VIEWS[name].missing(trace) is None), None)
+    trace = (
+        _history(runs, None, "history")
+        if given == (None, None)
+        else _probe(runs, VIEWS["states"], given, target)
+    )
+    first = ("curves",) if given == (None, None) else FIRST
+    found = next((name for name in first if VIEWS[name].missing(trace) is None), None)
     if found is None:  # of a model without states, such as a table of n-grams
         with contextlib.suppress(AnaphoraError):
             trace = _probe(runs, VIEWS["attribution"], given, target)
@@ -173,7 +176,15 @@ def _suitable(runs: tuple[str, ...], given: tuple[str | None, str | None], targe
         raise DataError(
             f"{runs[0]}: no view shows this model at work on one input; --view curves shows its training."
         )
-    say(f"Showing {found}; --view NAME chooses another: {', '.join(VIEWS)}.")
+    others = [
+        name
+        for name, view in VIEWS.items()
+        if name != found
+        and not view.missing(trace)
+        and (view.of != "history" or any(trace.tables[need] for need in view.needs))
+    ]
+    another = f"--view NAME chooses another: {', '.join(others)}; " if others else ""
+    say(f"Showing {found}; {another}--list names all that this run has.")
     return found
 
 
@@ -229,6 +240,7 @@ def _trace_for(
             more: Trace = asked.model.probe(beginning(x) if one in SLOW else x, what=(one,))
             trace.arrays.update(more.arrays)
             trace.tables.update(more.tables)
+    trace.facts["asked"] = list(what)
     return trace
 
 

@@ -33,9 +33,9 @@ from anaphora.tasks.answer.objective import (
     score_questions,
 )
 from anaphora.tasks.answer.probing import probe_answerer
-from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.eye import Eye
 from anaphora.tasks.given import check_finite
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
@@ -262,7 +262,7 @@ class Answerer(PictureEstimator):
         check_finite(scores, "question")
         return answers_judged(data.texts, probabilities(scores), self.answers_, seconds)
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, x: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

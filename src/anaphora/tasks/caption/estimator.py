@@ -25,8 +25,8 @@ from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
-from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.eye import Eye
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
@@ -226,7 +226,7 @@ class Captioner(PictureEstimator, Writer):
     def _example(self, dev: PictureList, number: int) -> tuple[Any, str]:
         return dev.load(number), _texts(dev, number)[0]
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, picture: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -51,8 +51,8 @@ from anaphora.tasks.classify.objective import (
 )
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_inputs
+from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired
@@ -370,7 +370,7 @@ class Classifier(SequenceReader):
         found = self.targets_.answers(scores, threshold)
         return classes_judged(self.targets_, shown, labels, scores, found, self.settings_.tolerance, seconds)
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, x: Any, target: Any | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -25,8 +25,8 @@ from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.embed.metrics import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
 from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
-from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import check_filled, given_inputs
+from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -148,7 +148,7 @@ class Embedder(SequenceReader):
         queries = self._outputs(rows.queries)
         return queries, queries if rows.itself else self._outputs(rows.targets)
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, x: Any, target: Any | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -23,7 +23,7 @@ from anaphora.models.forecaster_median import MedianForecaster
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.forecast.build import fresh_forecaster
 from anaphora.tasks.forecast.inference.ahead import Floats, Prediction
 from anaphora.tasks.forecast.inference.asked import forecast, why_not
@@ -31,6 +31,7 @@ from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
 from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
 from anaphora.tasks.forecast.objective import ForecastObjective, solved
 from anaphora.tasks.forecast.probing import probe_forecaster
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import aligned_columns
@@ -287,7 +288,7 @@ class Forecaster(Estimator):
             self.model_.eval()
         return windows_judged(self.model_, self._windows(data))
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, data: Any, target: None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -27,8 +27,9 @@ from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSe
 from anaphora.settings.own import Part
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import check_finite, given_texts
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
@@ -358,7 +359,7 @@ class LanguageModel(Estimator):
         known = len(self.tokenizer_.decode(begun[1:]))
         return [self.tokenizer_.decode([*begun[1:], *h.tokens])[known:] for h in drawn]
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, text: str, target: None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -28,8 +28,9 @@ from anaphora.probe.trace import Trace
 from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import given_inputs
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
@@ -317,7 +318,7 @@ class Tagger(Estimator):
     def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "numbers" if self.framewise else "text"
 
-    @whatever_the_batch
+    @probing
     def probe(
         self,
         sentence: Any,

@@ -35,7 +35,8 @@ from anaphora.settings import build
 from anaphora.settings.transcribe import TranscribeOptions, TranscriberSettings
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
+from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
@@ -352,7 +353,7 @@ class Transcriber(Estimator):
         references = [self.tokenizer_.normalized(text) for text in data.transcripts]
         return transcripts_judged(data.names, references, outputs, seconds)
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, x: Any, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:

@@ -20,8 +20,8 @@ from anaphora.search import NBest
 from anaphora.settings.search import most_symbols
 from anaphora.tasks.begun.translate import begin, first_weights
 from anaphora.tasks.config import RunConfig
-from anaphora.tasks.estimator import whatever_the_batch
 from anaphora.tasks.given import given_texts
+from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.learnt import learn_sides, read_tokenizer
@@ -215,7 +215,7 @@ class Translator(Writer):
         tokenize = self.settings_.bleu_tokenize
         return translations_judged(sources, references, outputs, seconds, tokenize=tokenize)
 
-    @whatever_the_batch
+    @probing
     def probe(
         self, text: str, target: str | None = None, *, what: Sequence[str] = (), beam: int | None = None
     ) -> Trace:
