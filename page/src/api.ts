@@ -10,6 +10,8 @@ export interface Run {
   measures: Record<string, number>;
   step: number | null;
   steps: number | null;
+  /** How its training ended: finished, patience, interrupted, callback; empty where no end was written. */
+  ended: string;
   trained: boolean;
   training: boolean;
   changed: number;
@@ -168,23 +170,44 @@ export class Refused extends Error {}
 export class Gone extends Error {}
 
 let token = '';
+/** The token that was accepted last in this browser: an address of an earlier start holds an old one. */
+const KEPT = 'anaphora-token';
+
+/** What the browser keeps under that name, or keeps from now on; nothing where it may keep nothing. */
+function kept(value?: string): string {
+  try {
+    if (value) localStorage.setItem(KEPT, value);
+    return localStorage.getItem(KEPT) ?? '';
+  } catch {
+    return '';
+  }
+}
 
 export function useToken(value: string): void {
-  token = value;
+  token = value || kept();
 }
 
 async function ask(path: string, signal?: AbortSignal, body?: string | ArrayBuffer): Promise<Response> {
   let answer: Response;
   const kind = typeof body === 'string' ? 'application/json' : 'application/octet-stream';
   const sent = body === undefined ? {} : { method: 'POST', body };
-  const headers = { 'X-Anaphora-Token': token, ...(body === undefined ? {} : { 'Content-Type': kind }) };
+  const used = token;
+  const headers = { 'X-Anaphora-Token': used, ...(body === undefined ? {} : { 'Content-Type': kind }) };
   try {
     answer = await fetch(path, { headers, signal: signal ?? null, ...sent });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new Gone('the server does not answer');
   }
-  if (answer.ok) return answer;
+  if (answer.ok) {
+    kept(used);
+    return answer;
+  }
+  const other = answer.status === 401 ? kept() : '';
+  if (other && other !== used) {
+    token = other;
+    return ask(path, signal, body);
+  }
   let sentence = `the server answered ${answer.status}`;
   try {
     sentence = String(((await answer.json()) as { error: string }).error);

@@ -13,10 +13,10 @@ export function Controls({ views, questions, able }: { views: View[]; questions:
   const can = (one: View) => !able || !able[one.name] || one.question === 'compare';
   const question = at.view === 'explain' ? 'explain' : (view?.question ?? 'explain');
   const groups = Object.entries({ ...questions, compare: 'How do runs compare?' }).filter(
-    ([name]) => name === 'explain' || views.some((one) => one.question === name && (can(one) || one.name === at.view)),
+    ([name]) => name === 'explain' || views.some((one) => one.question === name && can(one)),
   );
   const here = views.filter((one) => one.question === question);
-  const shown = here.filter((one) => can(one) || one.name === at.view);
+  const shown = here.filter(can);
   const absent = able ? views.filter((one) => able[one.name] && one.question !== 'compare') : [];
   const names = [...(question === 'explain' ? [{ name: 'explain', title: 'Explain' }] : []), ...shown.map((one) => ({ name: one.name, title: one.title, hint: one.name }))];
   return (

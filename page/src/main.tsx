@@ -97,12 +97,23 @@ function Page() {
     if (!first || !runs.length) return;
     const stop = new AbortController();
     // one question is answered at a time: what is looked at comes first
-    const timer = setTimeout(() => get<Able>(`/api/able?run=${first}`, stop.signal).then(setAble, () => undefined), 600);
+    const timer = setTimeout(() => get<Able>(`/api/able?run=${first}`, stop.signal).then(setAble, () => stop.signal.aborted || setAble({})), 600);
     return () => {
       clearTimeout(timer);
       stop.abort();
     };
   }, [first, runs.length === 0]);
+
+  // a view that the run cannot give does not stay open: the tab was another run's
+  const [left, setLeft] = useState('');
+  useEffect(() => setLeft(''), [first]);
+  useEffect(() => {
+    const reason = able?.[at.view];
+    if (!reason || at.runs.length > 1) return;
+    setLeft(`${at.view} is not of this run: ${reason}`);
+    setProblem('');
+    go({ view: 'explain' });
+  }, [able, at.view]);
 
   const view = views.find((one) => one.name === at.view);
   const Other = PAGES[at.view]?.Part;
@@ -219,7 +230,12 @@ function Page() {
             {hint}
           </p>
         )}
-        {problem && (
+        {left && at.view === 'explain' && !Other && (
+          <p class="muted left" role="status">
+            {left}
+          </p>
+        )}
+        {problem && (able || Other || !first) && (
           <p class="problem" role="status">
             {problem}
           </p>

@@ -65,9 +65,14 @@ def test_views_of_other_models_open_without_a_complaint(page, server, ids, view,
     assert values(page)
 
 
-def test_a_view_that_no_run_here_has_says_why(page, server, ids):
+def test_a_view_that_the_run_has_not_is_left_for_the_answer_with_the_reason(page, server, ids):
+    """newcomer 18: the tab of another run does not stay open, with a sentence in red."""
     opened(page, server, view="ctc", runs=ids["language"], text="abc")
-    assert "no CTC outputs" in page.inner_text(".problem")
+    page.wait_for_selector(".left:has-text('no CTC outputs')")
+    page.wait_for_selector(".answer")
+    assert page.locator("[data-tab=ctc]").count() == 0
+    assert page.locator(".problem").count() == 0
+    assert "view=explain" in page.url
 
 
 def test_settings_of_sampling_change_the_picture(page, server, ids):
@@ -343,9 +348,17 @@ def test_when_the_server_is_killed_the_page_says_so_and_recovers(page, runs):
         assert own.token != token
         page.wait_for_selector(".problem:has-text('token')")
         assert page.locator(".banner").count() == 0
+        earlier = page.url
         page.goto(own.url)
         page.wait_for_selector(".run")
         until(page, lambda: "token" not in page.inner_text("main"))
+        # an address of the earlier start is found again: this browser knows the token of the present one
+        assert token in earlier
+        page.goto(earlier)
+        page.reload()
+        page.wait_for_selector(".run")
+        page.wait_for_selector(".answer")
+        assert page.locator(".problem, .banner").count() == 0
     finally:
         own.stop()
 

@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
 
+from anaphora.errors import AnaphoraError
 from anaphora.studio.app import create_app
 from anaphora.studio.starting import Starter
 from anaphora.web.listening import LOCAL, Patient, Server, listen
 
 CONNECTIONS = 64
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Where the ports of folders lie: outside those that a system hands out by itself."""
+
+
+def _listen_again(folders: Sequence[Path]) -> socket.socket:
+    """A socket on the port that follows from the folders' paths or, where that is taken, on any other."""
+    paths = "\0".join(str(folder.resolve()) for folder in folders)
+    try:
+        return listen(FIRST_PORT + zlib.crc32(paths.encode(errors="surrogateescape")) % PORTS)
+    except AnaphoraError:
+        return listen(0)
 
 
 def serve(
     folders: Sequence[Path], *, port: int = 0, ready: Callable[[str], None], allow_training: bool = False
 ) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP. ``port`` 0 takes any free one; ``ready`` is called with the address once it answers.
+    """Serve until SIGINT, SIGTERM or SIGHUP. ``port`` 0 takes the one that these folders have at each start, so that an address is
+    found again, or any free one where another program has it; ``ready`` is called with the address once it answers.
 
     With ``allow_training`` the page can start trainings, which are stopped and saved when the server ends.
     """
-    listening = listen(port)
+    listening = listen(port) if port else _listen_again(folders)
     number = int(listening.getsockname()[1])
     token = secrets.token_urlsafe(24)
     starter = Starter(folders[0], allowed=allow_training)

@@ -17,7 +17,11 @@ anaphora studio runs/ --allow-training
 @click.command("studio", cls=Order, examples=EXAMPLES)
 @click.argument("folders", metavar="[RUNS]…", nargs=-1)
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Any free one if not given."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Where the page is; by default the same at each start for the same RUNS.",
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option(
