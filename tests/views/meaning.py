@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import anaphora as an
 from anaphora.data.symbols import BOS
 from anaphora.nn import Recurrent, inside
+from anaphora.nn.attention import MultiHead
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.seq2seq import probe_seq2seq
@@ -129,7 +130,69 @@ class Writes(nn.Module):
         return found
 
 
-def writes(source: list[int], target: list[int], **options: Any) -> Trace:
-    """The trace of `Writes` that read ``source`` and wrote ``target``."""
+def writes(source: list[int], target: list[int], *, model: Writes | None = None, **options: Any) -> Trace:
+    """The trace of `Writes`, or of ``model``, that read ``source`` and wrote ``target``."""
     names = [[NAMES[s] for s in symbols] for symbols in (source, target)]
-    return probe_seq2seq(Writes().eval(), source, names[0], target, names[1], **options)  # type: ignore[arg-type]
+    return probe_seq2seq((model or Writes()).eval(), source, names[0], target, names[1], **options)  # type: ignore[arg-type]
+
+
+class Halves(an.nn.Cell):
+    """h ← h/2 + x: of what was read k symbols ago 2⁻ᵏ is left."""
+
+    state = ("h",)
+
+    def setup(self, inputs: int, hidden: int) -> None:
+        self.scale = nn.Parameter(torch.ones(hidden))
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        return 0.5 * self.scale * h + x
+
+
+class Backwards(nn.Module):
+    """An attention that reads the source from its end: output t looks at symbol S − 1 − t and nowhere else."""
+
+    def forward(self, target: Tensor, source: Tensor) -> Tensor:
+        weights = torch.eye(source.shape[1]).flip(1)[None, : target.shape[1]]
+        inside.note(self, "weights", weights)
+        found: Tensor = weights @ source
+        return found
+
+
+class Mirror(Writes):
+    """`Writes` whose decoder also attends to the source, backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look = Backwards()
+        self.decoder.look = self.look
+        self.decoder.attentions = [self.look]  # type: ignore[assignment]
+
+    def forward(self, source: Tensor, lengths: Tensor, fed: Tensor, fed_lengths: Tensor) -> Tensor:
+        states = self.encoder(source)[..., :2]
+        found: Tensor = self.output(self.decoder(fed) + self.look(fed, states))
+        return found
+
+
+class Looks(nn.Module):
+    """One-hot symbols through an attention of two heads: the first looks at like symbols, the second evenly at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = looked_up([1.0, 0.0], [0.0, 1.0])
+        self.lift = nn.Linear(2, 4, bias=False)
+        self.attention = MultiHead(4, 2)
+        q, k, v, out = torch.zeros(4, 4), torch.zeros(4, 4), torch.eye(4), torch.eye(4)
+        q[:2, :2] = k[:2, :2] = 8 * torch.eye(2)
+        with torch.no_grad():
+            self.lift.weight.copy_(torch.cat([torch.eye(2), torch.eye(2)]))
+            self.attention.inward.weight.copy_(torch.cat([q, k, v]))
+            self.attention.outward.weight.copy_(out)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        found: Tensor = self.attention(self.lift(self.embedding(symbols)))[0]
+        return found
+
+
+def charts_of(made: Shown) -> dict[str, Any]:
+    """The charts by their titles."""
+    return {chart.title: chart for chart in made.charts}
