@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import anaphora as an
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.own import parts_of
 from anaphora.tasks.own import NEEDED
+from anaphora.tasks.registry import TASKS, resolve
 from anaphora.training.loop import Trainer
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "bring-your-own.md"
@@ -297,3 +299,40 @@ def test_a_model_that_sees_ahead_is_refused() -> None:
 
     with pytest.raises(SettingsError, match="sees symbols that it has to predict"):
         an.LanguageModel(model=Peeking, steps=1).fit(["abc abd"] * 50)
+
+
+def hits(truth: Any, answers: Any) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_A11_measures_of_ones_own_are_called_or_refused_by_every_task_and_preset(name: str) -> None:
+    """`an.fit` took them and never called them."""
+    task = TASKS[name]
+    for preset, info in task.presets.items():
+        given = {"model": preset, "metrics": {"hits": hits}}
+        if info.direct or name == "language":
+            with pytest.raises(SettingsError, match="metrics"):
+                resolve(task, given)
+        else:
+            assert list(resolve(task, given).metrics) == ["hits"]  # type: ignore[attr-defined]
+    if name != "language":  # what evaluates the others measures them by the one function for it
+        home = importlib.import_module(task.home).__file__
+        assert home is not None
+        parts = [(Path(home).parent / f"{part}.py").read_text() for part in ("objective", "metrics")]
+        assert any("own_measures(" in text for text in parts)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"metrics": {"hits": hits}}, "metrics has no effect on fit: .*evaluate"),
+        ({"batch_tokens": 100}, "batch_tokens has no effect on fit: batches are as large as"),
+        ({"batch_invariant": True}, "batch_invariant has no effect on fit"),
+    ],
+)
+def test_A11_fit_of_a_module_refuses_settings_that_it_would_ignore(setting: Any, told: str) -> None:
+    x = torch.ones(4, 1)
+    with pytest.raises(SettingsError, match=told) as error:
+        an.fit(torch.nn.Linear(1, 1), torch.nn.MSELoss(), [(x, x)], steps=1, **setting)
+    assert len(str(error.value)) <= 160

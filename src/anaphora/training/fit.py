@@ -121,9 +121,21 @@ def _complete(steps: int | None, epochs: float | None, settings: Mapping[str, An
     length = {"steps": 1000 if steps is None else steps, "epochs": epochs or 0}
     implied = TrainingSettings.implied(settings)
     complete = build(TrainingSettings, {**length, **implied, **settings}, owner="fit")
+    if useless := [
+        f"{name} has no effect on fit: {_USELESS[name]}." for name in settings if name in _USELESS
+    ]:
+        raise SettingsError(useless)
     if problem := TrainingSettings.problem(complete):
         raise SettingsError([f"{problem}."])
     return complete
+
+
+_USELESS = {
+    "metrics": "they compare answers with the truth, which it does not see; return your measures from evaluate(module)",
+    "batch_tokens": "batches are as large as those that you give",
+    "batch_invariant": "it is about the answers of an estimator",
+}
+"""Settings of training that mean something to the tasks alone, and what to do instead."""
 
 
 def _prepare(
