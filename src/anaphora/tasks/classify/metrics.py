@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_targets import UNKNOWN, Targets
+from anaphora.data.labelled_targets import Targets
 from anaphora.tasks.judged import Measure, columns, digest, f1, mean, share_right
 
 Numbers = np.ndarray[Any, Any]
@@ -17,9 +17,8 @@ MOST_CLASSES = 50
 
 
 def confusion(truth: Numbers, found: Numbers, classes: int) -> Numbers:
-    """C ``(classes, classes)``: C[i, j] examples of class i were taken for class j. Unknown classes are left out."""
-    known = truth != UNKNOWN
-    cells = truth[known] * classes + found[known]
+    """C ``(classes, classes)``: C[i, j] examples of class i were taken for class j."""
+    cells = truth * classes + found
     counts: Numbers = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
     return counts
 
@@ -30,23 +29,29 @@ def f1_of(hits: Numbers, found: Numbers, there: Numbers) -> Numbers:
     return f1
 
 
-def class_scores(truth: Numbers, found: Numbers, names: Sequence[str]) -> dict[str, Any]:
-    """Accuracy; F1 of each class and their mean over the classes that occur or are found; the confusion matrix."""
+def class_scores(truth: Numbers, found: Numbers, names: Sequence[str], known: int) -> dict[str, Any]:
+    """Accuracy; F1 of each class and their mean over the classes that occur or are found; the confusion matrix.
+
+    The first ``known`` classes are the model's own; the others occur in the data alone, and no answer is right there.
+    """
     matrix = confusion(truth, found, len(names))
     scores = _by_class(np.diag(matrix), matrix.sum(0), matrix.sum(1), names)
     scores = {"accuracy": _percent((truth == found).mean() if len(truth) else 0.0), **scores}
-    unseen = int((truth == UNKNOWN).sum())
+    unseen = int((truth >= known).sum())
     if unseen:
         scores["unseen_labels"] = unseen
     if len(names) <= MOST_CLASSES:
         scores["confusion"] = {
-            name: dict(zip(names, row, strict=True)) for name, row in zip(names, matrix.tolist(), strict=True)
+            name: dict(zip(names[:known], row[:known], strict=True))
+            for name, row in zip(names, matrix.tolist(), strict=True)
         }
     return scores
 
 
 def several_scores(truth: Numbers, found: Numbers, names: Sequence[str]) -> dict[str, Any]:
-    """For 0/1 tables ``(n, K)``: examples with all labels right, F1 over all labels (micro) and of each class."""
+    """For 0/1 tables ``(n, K)``: examples with all labels right, F1 over all labels (micro) and of each class. Further columns of
+    ``truth`` are classes that occur in the data alone."""
+    found = _as_wide(found, truth)
     hits = (truth * found).sum(0)
     scores = _by_class(hits, found.sum(0), truth.sum(0), names)
     micro = float(f1_of(hits.sum(), found.sum(), truth.sum()))
@@ -83,6 +88,11 @@ def _by_class(hits: Numbers, found: Numbers, there: Numbers, names: Sequence[str
     return {"macro_f1": _percent(f1[counted].mean() if counted.any() else 0.0), "by_class": table}
 
 
+def _as_wide(found: Numbers, truth: Numbers) -> Numbers:
+    """Answers ``(n, K)`` with a column of 0 for each class that only ``truth`` has."""
+    return np.pad(found, ((0, 0), (0, truth.shape[1] - found.shape[1])))
+
+
 def _percent(share: Any) -> float:
     return 100.0 * float(share)
 
@@ -91,9 +101,11 @@ MOST_STATISTICS = 20_000_000
 """Counts of (examples, classes) up to which the macro F1 of resampled examples is computed."""
 
 
-def judged_measures(truth: Numbers, found: Numbers, targets: Targets, tolerance: float) -> list[Measure]:
+def judged_measures(
+    labels: Sequence[str], found: Numbers, targets: Targets, tolerance: float
+) -> list[Measure]:
     """The measures of `class_scores`, `several_scores` or `number_scores` by counts of each example."""
-    names = targets.names
+    truth, names = targets.judged(labels)
     if targets.kind == "number":
         truth = targets.numbers(truth[:, None])
         error, ones = found - truth, np.ones(len(truth))
@@ -104,17 +116,17 @@ def judged_measures(truth: Numbers, found: Numbers, targets: Targets, tolerance:
             Measure("r2", columns(error**2, ones, truth, truth**2), _explained),
         ]
     if targets.kind == "classes":
-        hits, basis = truth * found, digest(names)
+        found = _as_wide(found, truth)
+        hits, basis = truth * found, digest(targets.names)
         micro = Measure("micro_f1", columns(hits.sum(1), found.sum(1), truth.sum(1)), f1, basis=basis)
         macro = Measure("macro_f1", np.concatenate([hits, found, truth], axis=1), _macro, basis=basis)
         return [replace(share_right("accuracy", (truth == found).all(1)), basis=basis), micro, macro]
     accuracy = share_right("accuracy", truth == found)
     if len(truth) * len(names) * 3 > MOST_STATISTICS:
         return [accuracy]
-    there = np.eye(len(names))[np.maximum(truth, 0)] * (truth != UNKNOWN)[:, None]
-    given = np.eye(len(names))[found] * (truth != UNKNOWN)[:, None]
+    there, given = np.eye(len(names))[truth], np.eye(len(names))[found]
     statistics = np.concatenate([there * given, given, there], axis=1)
-    return [accuracy, Measure("macro_f1", statistics, _macro, basis=digest(names))]
+    return [accuracy, Measure("macro_f1", statistics, _macro, basis=digest(targets.names))]
 
 
 def _macro(sums: Numbers) -> Numbers:

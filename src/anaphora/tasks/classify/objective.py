@@ -166,12 +166,12 @@ def measure(
     targets: Targets, labels: Sequence[str], found: np.ndarray[Any, Any], tolerance: float
 ) -> dict[str, Any]:
     """The measures of the answers ``found`` (see `answers`) for examples with these labels."""
-    truth = targets.encode(labels)
+    truth, names = targets.judged(labels)
     if targets.kind == "number":
         return number_scores(targets.numbers(truth[:, None]), found, tolerance)
     if targets.kind == "classes":
-        return several_scores(truth, found, targets.names)
-    return class_scores(truth, found, targets.names)
+        return several_scores(truth, found, names)
+    return class_scores(truth, found, names, len(targets.names))
 
 
 def classes_judged(
@@ -193,7 +193,7 @@ def classes_judged(
     else:
         right = targets.probabilities(scores)[np.arange(len(truth)), np.maximum(truth, 0)]
         losses = 1.0 - np.where(truth == UNKNOWN, 0.0, right)
-    measures = judged_measures(truth, found, targets, tolerance)
+    measures = judged_measures(labels, found, targets, tolerance)
     return Judged(shown, list(labels), spell(targets, found), losses, measures, seconds)
 
 

@@ -82,7 +82,8 @@ def frame_scores(
         return {key: scores[key] for key in ("mse", "mae", "r2")}
     if targets.kind == "classes":
         written = [SEPARATOR.join(map(str, labels)) or NONE for labels in answers]
-        return several_scores(targets.encode(truth), targets.encode(written), targets.names)
+        wanted, names = targets.judged(truth)
+        return several_scores(wanted, targets.encode(written), names)
     scores = tag_scores([list(map(str, answers))], [truth], spans=False)
     f1 = [measures["f1"] for measures in scores["by_type"].values()]
     return {"accuracy": scores["accuracy"], "f1": sum(f1) / len(f1), "by_type": scores["by_type"]}
