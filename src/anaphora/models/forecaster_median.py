@@ -25,7 +25,7 @@ SOME = 50
 class MedianForecaster(Ancestor):
     """For each target the median of what these forecast from its own past: exponential smoothing as Akaike's criterion chooses it, the same with a
     damped slope, autoregressions of differences from the last season and of values around their mean, and one linear map of a window; each for the
-    values and, where all are above 0, for their logarithms; and the last season itself. The median of simple forecasts is seldom far off (Petropoulos & Svetunkov 2020).
+    values and, where all are above 0 and ``nonnegative`` holds, for their logarithms; and the last season itself. The median of simple forecasts is seldom far off (Petropoulos & Svetunkov 2020).
 
     What columns known in advance explain of the differences from the last season, by least squares, is taken out first and put back. Other
     columns are not looked at. Where neither a training value nor one of the history is below 0, no forecast is.
@@ -77,7 +77,7 @@ class MedianForecaster(Ancestor):
                 y = [one - inputs @ effects[number] for one, inputs in zip(y, x, strict=True)]
             y = [one[np.argmax(~np.isnan(one)) :] for one in y if not np.isnan(one).all()]
             found = _fitted(y, season, horizon, "plain") if y else {}
-            if y and min(float(np.nanmin(one)) for one in y) > 0:
+            if nonnegative and y and min(float(np.nanmin(one)) for one in y) > 0:
                 found |= _fitted([np.log(one) for one in y], season, horizon, "log")
             members.append(found)
         return cls(columns, members, effects, signed, periods)
