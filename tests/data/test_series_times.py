@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from anaphora.data.series_readers import open_series
-from anaphora.data.series_times import disorder
+from anaphora.data.series_times import disorder, strange
 from anaphora.errors import DataError
 
 HOURS = [f"2024-01-{1 + h // 24:02d} {h % 24:02d}:00" for h in range(48)]
@@ -68,3 +68,38 @@ def test_regular_times_are_read_in_silence(tmp_path):
         warnings.simplefilter("error")
         found = open_series(table(tmp_path / "a.csv", HOURS))
     assert len(found.series[0]) == len(HOURS)
+
+
+BERLIN = [f"2024-03-{30 + h // 24:02d} {h % 24:02d}:00:00+01:00" for h in range(48)]
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        (DAYS, None),
+        (HOURS, None),
+        ([str(n) for n in range(50)], None),
+        ([f"{n // 12 + 1:02d}/{n % 12 + 10}/2024" for n in range(60)], None),  # month first
+        ([*BERLIN[:40], "2024-03-31 16:00:00+02:00"], None),  # summer time begins
+        ([*DAYS[:31], "2024-02-31"], ("impossible", 31, "2024-02-31")),
+        (["99999-01-01", *DAYS], ("impossible", 0, "99999-01-01")),
+        ([*DAYS[:20], "2024-01-21 00:00"], ("another form", 20, "2024-01-21 00:00")),
+        ([*BERLIN, "2024-04-01 00:00:00+05:30"], ("zone", 48, "+01:00 and +05:30")),
+        ([*DAYS[:5], *["never"] * 5], None),  # no column of times
+    ],
+)
+def test_E11_single_stamps_that_cannot_be_are_found(times, found):
+    assert strange(times) == found
+
+
+def test_E11_impossible_dates_are_refused_and_other_zones_and_forms_told(tmp_path):
+    for wrong in ("2024-02-31", "99999-01-01"):
+        with pytest.raises(
+            DataError, match=f"date is '{wrong}' in step 31, which is no date or time"
+        ) as told:
+            open_series(table(tmp_path / "a.csv", [*DAYS[:30], wrong]))
+        assert len(str(told.value)) <= 160 + len(str(tmp_path))
+    with pytest.warns(UserWarning, match=r"several time zones \(\+01:00 and \+05:30\)"):
+        open_series(table(tmp_path / "b.csv", [*BERLIN, "2024-04-01 05:30:00+05:30"]))
+    with pytest.warns(UserWarning, match="in step 21, written unlike the others"):
+        open_series(table(tmp_path / "c.csv", [*DAYS[:20], "2024-01-21 00:00"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import pytest
@@ -335,3 +336,40 @@ def test_an_exported_forecaster_reads_a_table_by_its_names(tmp_path):
     np.testing.assert_allclose(runner.predict(turned), forecaster.predict(turned), atol=1e-4)
     with pytest.raises(DataError, match="an array has 3 columns"):
         runner.predict(np.ones((40, 3)))
+
+
+@pytest.mark.parametrize("model", PRESETS)
+def test_E11_values_that_overflow_end_in_a_sentence_and_write_no_run(model, tmp_path):
+    """±1e308 has no finite mean: `median` wrote NaN into its run and said "dev loss 0"."""
+    values = waves(60, 3)
+    values[7, 1] = -1e308
+    with pytest.raises(DataError, match="row 8 holds -1e\\+308, too large to compute with"):
+        tiny(model).fit(values, out=tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_E11_a_direct_model_that_is_not_finite_is_not_written(tmp_path, monkeypatch):
+    from anaphora.tasks.forecast import estimator
+
+    solved = estimator.solved
+    monkeypatch.setattr(estimator, "solved", lambda *given: ({"loss": math.nan}, solved(*given)[1]))
+    with pytest.raises(DataError, match="fitting var to these values overflows"):
+        tiny("var").fit(waves(60, 3), out=tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_E11_history_that_overflows_is_refused_when_it_is_asked(of_preset):
+    history = waves(60, 3)
+    history[50, 0] = 1e200
+    for model in ("median", "kalman", "linear"):
+        with pytest.raises(DataError, match="row 51 holds 1e\\+200, too large"):
+            of_preset(model).predict(history)
+
+
+def test_border_3_7_nonnegative_false_frees_the_median():
+    """30 − 0.4 t down to 2: twelve steps ahead the line is at −2.8, and a model of logarithms never goes below 0."""
+    falling = {"degrees": [30 - 0.4 * t for t in range(71)]}
+    free = an.Forecaster("median", horizon=12, nonnegative=False).fit(falling).predict(falling)
+    np.testing.assert_allclose(np.ravel(free), [2 - 0.4 * k for k in range(1, 13)], atol=0.3)
+    bounded = an.Forecaster("median", horizon=12).fit(falling).predict(falling)
+    assert np.min(bounded) >= 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.numeric import is_number
+from anaphora.data.numeric import LARGEST, is_number
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
 
@@ -95,6 +95,16 @@ class Targets:
                     found[row, place[name]] = 1
         return found
 
+    def judged(self, labels: Sequence[str]) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:
+        """Return labels as `encode` does and what they are called, where answers are measured: a class that training does not
+        know has a number behind those of training, so that no answer is right there."""
+        if self.kind == "number":
+            return self.encode(labels), self.names
+        given = [split(label) if self.kind == "classes" else [label] for label in labels]
+        unseen = sorted({name for names in given for name in names} - {*self.names})
+        names = (*self.names, *unseen)
+        return Targets(self.kind, names, labels=self.labels).encode(labels), names
+
     def numbers(self, outputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Outputs ``(n, 1)`` of a model as the numbers they stand for, ``(n,)``."""
         return outputs[:, 0].astype(np.float64) * self.scale + self.mean
@@ -162,6 +172,11 @@ class Targets:
         if not np.isfinite(values).all():
             wrong = int(np.flatnonzero(~np.isfinite(values))[0])
             raise DataError(f"Example {wrong + 1} has the label {labels[wrong]}; numbers must be finite.")
+        if (np.abs(values) > LARGEST).any():
+            wrong = int(np.argmax(np.abs(values)))
+            raise DataError(
+                f"Example {wrong + 1} has the label {labels[wrong]}, too large to compute with; use a larger unit."
+            )
         return values
 
 

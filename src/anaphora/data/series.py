@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.data.numeric import LARGEST
 from anaphora.data.sources.holdout import held_count
 from anaphora.errors import DataError
 
@@ -31,6 +32,15 @@ class Series:
     values: Floats
     times: tuple[str, ...] = ()
     begin: int = 0
+
+    def __post_init__(self) -> None:
+        large = np.argwhere(np.abs(self.values) > LARGEST)
+        if len(large):
+            row, column = (int(place) for place in large[0])
+            raise DataError(
+                f"series {self.name[:60]}: row {row + 1} holds {self.values[row, column]:g}, too large to compute with; use a "
+                f"larger unit, or leave the cell empty."
+            )
 
     def __len__(self) -> int:
         return len(self.values)

@@ -17,7 +17,7 @@ from anaphora.data.files import TextFile
 from anaphora.data.numeric import is_number
 from anaphora.data.series import Series
 from anaphora.data.series_roles import COUNTS, PARTS, counting, owning
-from anaphora.data.series_times import NAMES, disorder, looks_like_time
+from anaphora.data.series_times import NAMES, disorder, looks_like_time, strange
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
 from anaphora.data.sources.report import say
@@ -143,8 +143,21 @@ def _name_index(table: Table) -> str | None:
 
 
 def _check_times(name: str, one: Series, where: str, column: str) -> None:
-    """A `DataError` for a series with its newest step first, which would be forecast backwards, and a warning where its times are
-    unsorted, repeat, or jump over steps."""
+    """A `DataError` for a time that is none, and for a series with its newest step first, which would be forecast backwards; a
+    warning where its times are of several forms or zones, are unsorted, repeat, or jump over steps."""
+    odd = strange(one.times)
+    if odd is not None:
+        kind, place, shown = odd
+        shown = " ".join(shown.split())[:40]
+        if kind == "impossible":
+            raise DataError(
+                f"{name}: {where}{column} is {shown!r} in step {place + 1}, which is no date or time; correct it."
+            )
+        if kind == "zone":
+            advice = f"the times are of several time zones ({shown}); steps are counted in one, so convert them if days matter"
+        else:
+            advice = f"{column} is {shown!r} in step {place + 1}, written unlike the others, so the order is not checked; write all alike"
+        warnings.warn(f"{name}: {where}{advice}", stacklevel=5)
     found = disorder(one.times)
     if found is None:
         return

@@ -106,6 +106,40 @@ def disorder(times: Sequence[str]) -> tuple[str, str, str] | None:
     return None
 
 
+MOSTLY = 0.9
+"""Where so many of the stamps looked at have one form, the others are mistakes or are written otherwise."""
+SUMMER = 3600
+"""Seconds by which the offsets of one time zone differ over a year."""
+
+
+def strange(times: Sequence[str]) -> tuple[str, int, str] | None:
+    """What is wrong with single stamps among times that are else of one form: one that is ``impossible`` (31 February, the
+    year 99999), one in ``another form``, or one of another time ``zone``; with its place, and the stamp or both offsets."""
+    texts = [text.strip() for text in times[:CHECKED]]
+    if not texts or _numbers(texts):
+        return None
+    sample = texts[:: max(1, len(texts) // LOOK)]
+    form = max((*_FORMS, _DIGITS), key=lambda one: sum(_parsed(text, one) is not None for text in sample))
+    stamps = [_parsed(text, form) for text in texts]
+    if sum(stamp is not None for stamp in stamps) < MOSTLY * len(stamps):
+        return None
+    for place, (text, stamp) in enumerate(zip(texts, stamps, strict=True)):
+        if text and stamp is None:
+            return ("another form" if looks_like_time(text) else "impossible"), place, text
+    offsets = [stamp.utcoffset() for stamp in stamps if stamp is not None]
+    known = [offset.total_seconds() for offset in offsets if offset is not None]
+    if known and max(known) - min(known) > SUMMER:
+        place = next(i for i, one in enumerate(known) if abs(one - known[0]) > SUMMER)
+        return "zone", place, f"{_offset(known[0])} and {_offset(known[place])}"
+    return None
+
+
+def _offset(seconds: float) -> str:
+    """``+05:30``"""
+    hours, minutes = divmod(int(abs(seconds)) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
 def calendar(times: Sequence[str]) -> str | None:
     """``monthly``, ``quarterly`` or ``yearly`` where most stamps are so far apart; None for others. Whole numbers that could be years and follow
     each other are years."""

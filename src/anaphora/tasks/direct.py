@@ -5,8 +5,11 @@ They leave the same run folder behind as those trained by steps. Interrupted, th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from anaphora.errors import DataError
 from anaphora.training.journal import Journal
 from anaphora.training.loop import TrainingResult
 from anaphora.training.progress import Reporter
@@ -28,6 +31,7 @@ def learn_directly(
             f"fitting {estimator.settings_.model} to {len(data):,} examples in one go, which has no steps to report"
         )
     metrics = estimator._solve(data, dev, reporter)
+    _check(estimator, metrics)
     facts = {"step": 1, "chosen": "fitted", "files": run.fingerprints()}
     save_weights(run.model, estimator._weights(), facts=facts)
     run.metrics.unlink(missing_ok=True)
@@ -47,3 +51,16 @@ def learn_directly(
         metric=name,
         greater_is_better=name not in _LESS_IS_BETTER,
     )
+
+
+def _check(estimator: Estimator, metrics: Mapping[str, float]) -> None:
+    """A `DataError` where what was fitted, or a measure of it, is not finite: nothing is written then."""
+    name = next((name for name, value in metrics.items() if not math.isfinite(value)), None)
+    if name is None:
+        weights = estimator._weights().items()
+        name = next((name for name, one in weights if one.is_floating_point() and one.isnan().any()), None)
+    if name is not None:
+        raise DataError(
+            f"fitting {estimator.settings_.model} to these values overflows ({name} is not finite); look for values that are "
+            "far too large, or choose another model."
+        )
