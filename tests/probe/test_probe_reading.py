@@ -220,7 +220,7 @@ def test_every_view_of_an_attentive_reader_is_drawn(name, options):
         (lambda: recurrent(an.nn.GRU), "heads", "Transformers have them"),
         (lambda: recurrent(an.nn.GRU), "positions", "no vectors of positions are added"),
         (lambda: recurrent(an.nn.Elman), "gates", "none of its layers has gates"),
-        (lambda: recurrent(an.nn.Elman), "gradients", r"asked for it: probe\(…, what=\('gradients',\)\)"),
+        (lambda: recurrent(an.nn.Elman), "gradients", r"needs a trace of probe\(…, what=\('gradients',\)\)"),
         (lambda: recurrent(an.nn.GRU), "hmm", "no hidden Markov model"),
         (lambda: recurrent(an.nn.GRU), "kalman", "no Kalman filter"),
         (lambda: recurrent(an.nn.GRU), "ctc", "no CTC outputs"),

@@ -44,7 +44,7 @@ def test_view_attribution_of_a_sum_is_each_place_itself():
 def test_newcomer_10_a_view_that_was_not_asked_for_says_how_to_ask_not_that_the_model_lacks_it():
     texts = [("good film", "pos"), ("bad film", "neg")] * 6
     model = an.Classifier("ngrams").fit(texts)
-    with pytest.raises(AnaphoraError, match=r"was asked for it: probe\(…, what=\('attribution',\)\)"):
+    with pytest.raises(AnaphoraError, match=r"needs a trace of probe\(…, what=\('attribution',\)\)"):
         model.probe("good film").view("attribution")
     trace = model.probe("good film", what=("attribution",))
     drawn = shown(trace, "attribution")
@@ -61,7 +61,7 @@ def test_every_view_that_must_be_asked_for_says_so_of_a_trace_that_was_not(view)
     bare = Trace({"time": ["a"]}, {"x": Array(("time",), np.zeros(1))}, {})
     assert (
         view.missing(bare)
-        == f"The view {view.name} needs a trace that was asked for it: probe(…, what={view.what!r})."
+        == f"The view {view.name} needs a trace of probe(…, what={view.what!r})."
     )
     bare.facts["asked"] = list(view.what)
     assert view.without in view.missing(bare)

@@ -83,7 +83,7 @@ class Ending(NamedTuple):
 
 
 def ending(lines: Iterable[Mapping[str, Any]], steps: int = 0) -> Ending | None:
-    """Return how a training ended, from the lines of ``timings.jsonl``; ``steps``: all it was to take, where no line says so."""
+    """Return how a training ended, from the lines of ``timings.jsonl``; ``steps``: all it was to take, where no line has it."""
     step, how = -1, ""
     for line in lines:
         event = line.get("event")

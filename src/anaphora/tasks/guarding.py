@@ -36,8 +36,8 @@ def whatever_the_batch(method: Method) -> Method:
 
 
 def probing(method: Method) -> Method:
-    """``probe`` of an estimator: `whatever_the_batch`, and its trace says what it was asked for, so that a view can tell what a
-    model lacks from what nobody asked for."""
+    """``probe`` of an estimator: `whatever_the_batch`, and the trace keeps ``what``, so that a view can tell what a model lacks
+    from what was not requested."""
     alike = whatever_the_batch(method)
 
     @wraps(method)

@@ -84,7 +84,7 @@ class View:
         if not absent:
             return None
         if not self.more and not {*self.what} <= {*trace.facts.get("asked", ())}:
-            return f"The view {self.name} needs a trace that was asked for it: probe(…, what={self.what!r})."
+            return f"The view {self.name} needs a trace of probe(…, what={self.what!r})."
         if absent[0]:
             lacks = ", ".join(filter(None, absent))
             return f"The view {self.name} needs {lacks}, which this trace does not hold: {self.without}"
