@@ -57,7 +57,7 @@ def test_score(trained, capsys):
     assert "bleu" not in scores  # the references have one word each
     assert "nrefs:1" in scores["chrf_signature"]
     assert main.run(["score", str(trained), data]) == 0
-    assert "exact match" in capsys.readouterr().out
+    assert "exact_match" in capsys.readouterr().out
 
 
 def test_verify_tells_whole_from_damaged(run, capsys):

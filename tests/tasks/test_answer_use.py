@@ -186,7 +186,7 @@ def test_the_whole_way_through_the_command(place, monkeypatch, capsys):
     assert main.run(["score", "run", "test.tsv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["questions"] == 15
     assert main.run(["score", "run", "test.tsv"]) == 0
-    assert "by kind" in capsys.readouterr().out
+    assert "by_kind" in capsys.readouterr().out
     assert main.run(["predict", "run", "test.tsv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == an.load("run").predict(asked(5, seed=1))

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import anaphora as an
+from anaphora.cli import main
+from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import MemorySource
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.tasks.caption.metrics import caption_scores
+from anaphora.tasks.classify.objective import measure
+from anaphora.tasks.judged import SHARES, unit_of
+from anaphora.tasks.tag.metrics import tag_scores
+from anaphora.tasks.transcribe.metrics import transcription_scores
+from anaphora.tasks.translate.metrics import translation_scores
 
 PAIRS = [("one", "Eins  zwei"), ("two", " Drei ")]
 
@@ -39,3 +49,53 @@ def test_broken_rows_can_be_left_out_of_a_score(tmp_path: Path) -> None:
     with pytest.raises(an.AnaphoraError, match=r"test\.tsv:2"):
         m.score(path)
     assert m.score(path, bad_rows="skip")["examples"] == 1
+
+
+def test_A11_score_has_one_form_in_python_the_command_and_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three are right: 66.67 % wherever it is read, under one name; score(X, y) alone is scikit-learn's share."""
+    texts, labels = ["good film", "bad film"] * 8, ["pos", "neg"] * 8
+    m = an.Classifier("ngrams").fit(texts, labels, out=tmp_path / "run")
+    rows = [("good film", "pos"), ("bad film", "neg"), ("bad film", "pos")]
+    (tmp_path / "test.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    python = m.score(rows)
+    assert python["accuracy"] == pytest.approx(200 / 3)
+    assert m.score([text for text, _ in rows], [label for _, label in rows]) == pytest.approx(2 / 3)
+    order = ["score", str(tmp_path / "run"), str(tmp_path / "test.tsv")]
+    assert main.run([*order, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name: found[name] for name in python} == python
+    assert main.run(order) == 0
+    out = capsys.readouterr().out
+    shown = dict(line.strip().split(maxsplit=1) for line in out.splitlines() if len(line.split()) > 1)
+    assert shown["accuracy"] == "66.67 %"
+    assert shown["macro_f1"].split() == [f"{python['macro_f1']:.2f}", "%"]
+    assert shown["examples"] == "3"
+    assert "recall 50.00 %" in out
+
+
+def test_A11_every_measure_of_right_answers_is_100_percent_or_has_another_unit() -> None:
+    """The measures of all tasks whose answers are right: what is a share is 100, of errors 0."""
+    several = Targets("classes", ("a", "b"))
+    table = np.array([[1, 0], [1, 1]], np.float32)
+    found = {
+        "class": measure(Targets("class", ("a", "b")), ["a", "b"], np.array([0, 1]), 0.0),
+        "classes": measure(several, ["a", "a|b"], table, 0.0),
+        "number": measure(Targets("number"), ["1", "2"], np.array([1.0, 2.0]), 0.1),
+        "spans": tag_scores([["B-x", "O"]], [["B-x", "O"]], spans=True),
+        "captions": caption_scores(["a red square"], [["a red square"]], tokenize="13a"),
+        "translations": translation_scores(["ein roter Platz hier"], ["ein roter Platz hier"]),
+        "transcripts": transcription_scores(["0"], ["a b"], ["a b"]),
+    }
+    other = {"mse": 0, "mae": 0, "r2": 1, "bleu": 100, "chrf": 100, "cider": None}
+    for task, scores in found.items():
+        for name, value in scores.items():
+            if not isinstance(value, float):
+                continue
+            if unit_of(name):
+                assert value == pytest.approx(0 if name in ("wer", "cer") else 100), (task, name)
+            else:
+                assert name in other, f"{task}: is {name} a share? Then it belongs to SHARES"
+                assert other[name] is None or value == pytest.approx(other[name], abs=1e-6), (task, name)
+    assert {unit_of(share.replace("*", "5")) for share in SHARES} == {"%"}

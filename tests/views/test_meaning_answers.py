@@ -59,10 +59,7 @@ def test_newcomer_10_a_view_that_was_not_asked_for_says_how_to_ask_not_that_the_
 )
 def test_every_view_that_must_be_asked_for_says_so_of_a_trace_that_was_not(view):
     bare = Trace({"time": ["a"]}, {"x": Array(("time",), np.zeros(1))}, {})
-    assert (
-        view.missing(bare)
-        == f"The view {view.name} needs a trace of probe(…, what={view.what!r})."
-    )
+    assert view.missing(bare) == f"The view {view.name} needs a trace of probe(…, what={view.what!r})."
     bare.facts["asked"] = list(view.what)
     assert view.without in view.missing(bare)
 

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -56,6 +57,25 @@ class Judged:
     seconds: float
     groups: NDArray[np.int64] | None = None
     notes: Sequence[str] = ()
+
+
+SHARES = (
+    *("accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "exact_match", "wer", "cer", "mrr"),
+    *("majority", "guess", "chance_at_1", "attention_on_object", "attention_by_chance"),
+    *("recall_at_*", "coverage_*"),
+)
+"""The measures that are shares: in percent in Python, in JSON and in text alike. The others have the unit of what they measure,
+or, as BLEU and chrF, a scale of their own."""
+
+
+def unit_of(measure: str) -> str:
+    """Return ``%`` for a measure that is a share, nothing for another one.
+
+    >>> from anaphora.tasks.judged import unit_of
+    >>> unit_of("recall_at_5"), unit_of("mse")
+    ('%', '')
+    """
+    return "%" if any(fnmatchcase(measure, share) for share in SHARES) else ""
 
 
 def smoothed(values: Sequence[float]) -> list[float]:

@@ -67,7 +67,8 @@ def command(
 ) -> None:
     """Measure the model of RUN on DATA: a file, or an embedded corpus (its test split).
 
-    Shares are in percent. BLEU and chrF come with sacrebleu's signature, so that they can be compared. Of a folder that
+    Measures have the names and the values that `score` has in Python and --json: shares are in percent (79.82 %). BLEU and chrF
+    come with sacrebleu's signature, so that they can be compared. Of a folder that
     `train --seeds` or `distill --seeds` wrote, every run is measured: mean ± standard deviation, and the values by seed.
     """
     from pathlib import Path
@@ -125,7 +126,7 @@ def _report_several(run: str, data: Any, scores: dict[str, dict[str, Any]], *, a
     for key, one in measures.items():
         same = len(set(one["values"])) == 1
         mean = _number(one["values"][0]) if same else f"{_number(one['mean'])} ± {one['sd']:.2g}"
-        rows.append((key.replace("_", " "), mean, "" if same else "  ".join(map(_number, one["values"]))))
+        rows.append((key, _with_unit(mean, key), "" if same else "  ".join(map(_number, one["values"]))))
     result(table(rows))
 
 
@@ -137,21 +138,27 @@ def _show(scores: dict[str, Any]) -> None:
     for key, value in scores.items():
         if key.endswith("_signature") or isinstance(value, dict | list):
             continue
-        shown = _number(value)
-        rows.append((key.replace("_", " "), shown, faint(str(scores.get(f"{key}_signature", "")))))
+        shown = _with_unit(_number(value), key)
+        rows.append((key, shown, faint(str(scores.get(f"{key}_signature", "")))))
     result(table(rows))
     for key, value in scores.items():
         if isinstance(value, dict):
-            result(heading(key.replace("_", " ")))
-            result(table([(str(name), *_cells(cells)) for name, cells in value.items()]))
+            result(heading(key))
+            result(table([(str(name), *_cells(cells, key)) for name, cells in value.items()]))
 
 
-def _cells(value: Any) -> list[str]:
+def _cells(value: Any, key: str) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name} {_cells(cell)[0]}" for name, cell in value.items()]
+        return [f"{name} {_cells(cell, name)[0]}" for name, cell in value.items()]
     if isinstance(value, list | tuple):
-        return [cell for item in value for cell in _cells(item)]
-    return [_number(value)]
+        return [cell for item in value for cell in _cells(item, key)]
+    return [_with_unit(_number(value), key)]
+
+
+def _with_unit(number: str, measure: str) -> str:
+    from anaphora.tasks.judged import unit_of
+
+    return f"{number} {unit_of(measure)}".rstrip()
 
 
 def _number(value: Any) -> str:

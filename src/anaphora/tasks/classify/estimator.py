@@ -337,7 +337,7 @@ class Classifier(SequenceReader):
         """Accuracy, macro F1, precision, recall and F1 of each class and the confusion matrix (its rows are the true
         classes), in percent; for numbers the errors and how many are within ``tolerance``.
 
-        ``score(X, y)`` is one number as in scikit-learn: the accuracy from 0 to 1, or R² of numbers.
+        ``score(X, y)`` is one number, as scikit-learn's tools need it: the accuracy as a share from 0 to 1, or R² of numbers.
         """
         if y is not None:
             measures = self.score(paired(data, y), **options)
