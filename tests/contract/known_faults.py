@@ -13,9 +13,7 @@ from __future__ import annotations
 from fnmatch import fnmatch
 
 FAULTS: list[tuple[str, str, str]] = [
-    ("classify-text-*", "empty", "border 3.17, newcomer 19"),
     ("language-*", "empty", "border 3.17"),
-    ("translate-*", "empty", "border 3.17"),
     ("embed-*", "empty", "border 3.17"),
     ("*-vectors-*", "refuses-width-command", "contract 1"),
     ("tag-frames-*", "refuses-width-command", "contract 1"),

@@ -99,3 +99,12 @@ def test_A11_every_measure_of_right_answers_is_100_percent_or_has_another_unit()
                 assert name in other, f"{task}: is {name} a share? Then it belongs to SHARES"
                 assert other[name] is None or value == pytest.approx(other[name], abs=1e-6), (task, name)
     assert {unit_of(share.replace("*", "5")) for share in SHARES} == {"%"}
+
+
+def test_border_3_17_a_text_with_nothing_in_it_gets_no_answer_in_python_either() -> None:
+    m = an.Classifier("ngrams").fit(["good film", "bad film"] * 6, ["pos", "neg"] * 6)
+    assert m.predict(["good film", "", " \t"]) == ["pos", None, None]
+    assert [one and one.label for one in m.predict(["", "bad film"], details=True)] == [None, "neg"]
+    assert m.predict([]) == []
+    numbers = an.Classifier("ngrams", target="number").fit(["one", "two"] * 8, [1.0, 2.0] * 8)
+    assert numbers.predict([""]) == [None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,25 @@ from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, cho
 from anaphora.data.sources.table import Hints, Record, Table, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
+
+
+def is_blank(given: Any) -> bool:
+    """Return True for a text with nothing in it, which no way to an answer gives to the model."""
+    return isinstance(given, str) and not given.strip()
+
+
+def filled(
+    inputs: Sequence[Any], answer: Callable[[list[Any]], Iterable[Any]], blank: Any = None
+) -> list[Any]:
+    """Return for each input what ``answer`` gives for those that are not blank, and ``blank`` for one that is.
+
+    >>> from anaphora.data.asked import filled
+    >>> filled(["a", " ", "b"], lambda texts: [text.upper() for text in texts])
+    ['A', None, 'B']
+    """
+    full = [one for one in inputs if not is_blank(one)]
+    found = iter(answer(full) if full else ())
+    return [blank if is_blank(one) else next(found) for one in inputs]
 
 
 @dataclass(frozen=True)

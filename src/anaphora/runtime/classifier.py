@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from anaphora.data.asked import filled
 from anaphora.data.labelled_targets import Numbers, Targets
 from anaphora.errors import AnaphoraError
+from anaphora.runtime.given import given_list
 from anaphora.runtime.reader import SequenceReader
 
 
@@ -26,9 +28,13 @@ class Classifier(SequenceReader):
 
     def predict(self, inputs: Iterable[Any], *, threshold: float | None = None) -> list[Any]:
         """The label of each text, sequence ``(time, features)`` or picture ``(rows, columns, channels)``; a list of labels
-        where there may be several; a number where that is the target."""
-        scores = self._scores(self._read(inputs))
-        return self.targets.labelled(self.targets.answers(scores, threshold or self._threshold))
+        where there may be several; a number where that is the target; None for a text with nothing in it."""
+
+        def answer(full: list[Any]) -> list[Any]:
+            scores = self._scores(self._read(full))
+            return self.targets.labelled(self.targets.answers(scores, threshold or self._threshold))
+
+        return filled(given_list(inputs), answer)
 
     def predict_proba(self, inputs: Iterable[Any]) -> Numbers:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.around import Around
+from anaphora.data.asked import filled
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
@@ -38,26 +39,29 @@ class Translator:
         return best_of(self.search(texts, **options), details)
 
     def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` outputs for each text with their scores, different texts and best first."""
+        """The ``n_best`` outputs for each text with their scores, different texts and best first; of a text with nothing in it the
+        output is empty."""
         pair = self.tokenizer.between(options.pop("source_language", ""), options.pop("target_language", ""))
         asked = self._searching.asked(options)
         check_n_best(n_best)
-        encoded = pair.sources(given_texts(texts))
-        long = sum(len(ids) > self._longest for ids in encoded)
-        if long:
-            warnings.warn(
-                f"{long} of {len(encoded)} inputs were longer than max_tokens = {self._longest} symbols and were cut",
-                stacklevel=3,
+
+        def answer(full: list[str]) -> list[list[Output]]:
+            encoded = pair.sources(full)
+            long = sum(len(ids) > self._longest for ids in encoded)
+            if long:
+                warnings.warn(
+                    f"{long} of {len(encoded)} inputs were longer than max_tokens = {self._longest} symbols and were cut",
+                    stacklevel=5,
+                )
+            return searched_outputs(
+                lambda some, wide: self._all(some, asked, wide, pair.around),
+                [ids[: self._longest] for ids in encoded],
+                n_best,
+                self.tokenizer.target.decode,
+                drawn=asked.decode == "sample",
             )
-        sources = [ids[: self._longest] for ids in encoded]
-        drawn = asked.decode == "sample"
-        return searched_outputs(
-            lambda some, wide: self._all(some, asked, wide, pair.around),
-            sources,
-            n_best,
-            self.tokenizer.target.decode,
-            drawn=drawn,
-        )
+
+        return filled(given_texts(texts), answer, [Output("", 0.0, 0.0, True)])
 
     def _all(
         self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, around: Around

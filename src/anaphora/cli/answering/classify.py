@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.cli.answering.response import Response, filled, text_items
+from anaphora.cli.answering.response import Response, answers, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
 from anaphora.tasks.bulk.windows import Item, item
@@ -40,7 +40,7 @@ def answering(model: Classifier, options: Mapping[str, Any]) -> Answer:
                 yield _response(model, number, None, scores[None], chosen)
 
     def of_texts(asked: Asked) -> Iterator[Response]:
-        for (number, text), scores in zip(asked, filled(asked, model._scores), strict=True):
+        for (number, text), scores in zip(asked, answers(asked, model._scores), strict=True):
             if scores is None:
                 yield Response("", {"line": number, "input": text, "output": None})
             else:

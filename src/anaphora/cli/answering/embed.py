@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.cli.answering.response import Response, filled, text_items
+from anaphora.cli.answering.response import Response, answers, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
 from anaphora.tasks.bulk.windows import Item, item
@@ -31,7 +31,7 @@ def answering(model: Embedder, options: Mapping[str, Any]) -> Answer:
             yield Response(_spelled(vector), {"line": number, "output": vector.tolist()})
 
     def of_texts(asked: Asked) -> Iterator[Response]:
-        for (number, text), vector in zip(asked, filled(asked, model.predict), strict=True):
+        for (number, text), vector in zip(asked, answers(asked, model.predict), strict=True):
             head = {"line": number, "input": text}
             if vector is None:
                 yield Response("", {**head, "output": None})

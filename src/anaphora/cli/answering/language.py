@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anaphora.cli.answering.response import Response, filled
+from anaphora.cli.answering.response import Response, answers
 from anaphora.data.asked import asked_batches
 from anaphora.data.streams import line_batches
 from anaphora.tasks.bulk.windows import Item, item
@@ -24,7 +24,7 @@ def answering(model: LanguageModel, options: Mapping[str, Any]) -> Answer:
     """For each line ``log p⇥perplexity⇥line``; an empty line has no answer but an empty line."""
 
     def answer(asked: Asked) -> Iterator[Response]:
-        for (number, line), one in zip(asked, filled(asked, model.read), strict=True):
+        for (number, line), one in zip(asked, answers(asked, model.read), strict=True):
             head = {"line": number, "input": line}
             if one is None:
                 yield Response("", {**head, "log_prob": None, "perplexity": None})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anaphora.data.asked import Asked
+from anaphora.data.asked import Asked, filled
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.outputs import Output
 
@@ -43,9 +43,6 @@ def _beside(one: Asked) -> Callable[[Response], Response]:
     return lambda response: replace(response, text=one.with_answer(response.text))
 
 
-def filled(asked: Sequence[tuple[int, str]], answer: Callable[[list[str]], Iterable[Any]]) -> Iterator[Any]:
-    """For each text what ``answer`` gives for the texts that are not blank, and None for one that is."""
-    texts = [text for _, text in asked if text.strip()]
-    found = iter(answer(texts) if texts else ())
-    for _, text in asked:
-        yield next(found) if text.strip() else None
+def answers(asked: Sequence[tuple[int, str]], answer: Callable[[list[str]], Iterable[Any]]) -> list[Any]:
+    """Return for each text what ``answer`` gives for the texts that are not blank, and None for one that is."""
+    return filled([text for _, text in asked], answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anaphora.cli.answering.response import Response, filled, output_response, text_items
+from anaphora.cli.answering.response import Response, answers, output_response, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.tasks.bulk.windows import Item
 from anaphora.tasks.bulk.worker import Answer, Asked
@@ -27,7 +27,7 @@ def answering(model: Translator, options: Mapping[str, Any]) -> Answer:
     many = given.get("n_best", 1) > 1
 
     def answer(asked: Asked) -> Iterator[Response]:
-        outputs = filled(asked, lambda texts: model.search(texts, **given))
+        outputs = answers(asked, lambda texts: model.search(texts, **given))
         for (number, text), found in zip(asked, outputs, strict=True):
             yield output_response(number, {"input": text}, found or [], many=many)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.asked import filled
 from anaphora.tasks.outputs import Output
 from anaphora.tasks.result import Result
 
@@ -25,17 +26,6 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def is_blank(given: Any) -> bool:
-    """Whether an input is a text with nothing in it, to which ``anaphora predict`` gives no answer either."""
-    return isinstance(given, str) and not given.strip()
-
-
-def _filled(inputs: list[Any], answer: Callable[[list[Any]], list[Any]], blank: Any) -> list[Any]:
-    """For each input what ``answer`` gives for those that are not blank, and ``blank`` for one that is."""
-    found = iter(answer(full) if (full := [one for one in inputs if not is_blank(one)]) else ())
-    return [blank if is_blank(one) else next(found) for one in inputs]
-
-
 def _classified(model: Any, inputs: list[Any], options: Options) -> list[Any]:
     top = options.get("top", 1)
 
@@ -45,7 +35,7 @@ def _classified(model: Any, inputs: list[Any], options: Options) -> list[Any]:
             return [_best(one.probabilities, top, "label") for one in found]
         return [plain(one if options["details"] else one.label) for one in found]
 
-    return _filled(inputs, answer, [] if top > 1 else None)
+    return filled(inputs, answer, [] if top > 1 else None)
 
 
 def _best(chances: dict[Any, float], top: int, name: str) -> list[Any]:
@@ -69,7 +59,7 @@ def _written(model: Any, inputs: list[Any], options: Options) -> list[Any]:
     details = options.pop("details")
     several = options.get("n_best", 1) > 1
     nothing = [] if several else [Output("", 0.0, 0.0, True)]
-    found = _filled(inputs, lambda full: model.search(full, **options), nothing)
+    found = filled(inputs, lambda full: model.search(full, **options), nothing)
     if several:
         return [plain(outputs) for outputs in found]
     return [plain(outputs[0]) if details else outputs[0].text for outputs in found]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.asked import is_blank
 from anaphora.errors import DataError
 from anaphora.serving.exchange import Exchange
-from anaphora.serving.exchange.answers import is_blank
 from anaphora.serving.exchange.inputs import Picture, Question, Reader, Sound, Text, Words
 from anaphora.serving.protocol.tensors import TEXT, Tensor, padded, tensor_of
 from anaphora.serving.refusals import unusable

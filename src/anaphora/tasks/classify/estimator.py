@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.data.asked import filled
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.features_own import of_vectors
 from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
@@ -301,15 +302,21 @@ class Classifier(SequenceReader):
     def predict(
         self, inputs: Iterable[Any], *, threshold: float | None = None, details: bool = False
     ) -> list[Any] | list[Classification]:
-        """The label of each input; a list of labels where there may be several; a number where that is the target.
+        """The label of each input; a list of labels where there may be several; a number where that is the target; None for a text
+        with nothing in it.
 
         With ``details`` each is a `Classification` with the probabilities of all classes. Raises a `DataError` for
         an input that is neither a text nor a sequence as in training.
         """
-        scores = self._scores(inputs)
+        self._check_trained()
         chosen = self._options(threshold=threshold)["threshold"]
-        found = self.targets_.labelled(self.targets_.answers(scores, chosen))
-        return classifications(self.targets_, found, scores) if details else found
+
+        def answer(full: list[Any]) -> list[Any]:
+            scores = self._scores(full)
+            found = self.targets_.labelled(self.targets_.answers(scores, chosen))
+            return classifications(self.targets_, found, scores) if details else found
+
+        return filled(given_inputs(inputs, self._trained_on), answer)
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""

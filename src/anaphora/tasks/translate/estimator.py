@@ -8,6 +8,7 @@ from typing import Any, Self, Unpack
 
 from torch import Tensor
 
+from anaphora.data.asked import filled
 from anaphora.data.batching import PairBatches
 from anaphora.data.sources.holdout import open_training, reopen_training
 from anaphora.data.sources.opening import open_source
@@ -163,13 +164,13 @@ class Translator(Writer):
 
     @whatever_the_batch
     def search(self, texts: Iterable[str], /, *, n_best: int = 1, **options: Any) -> list[list[Output]]:
-        """The ``n_best`` outputs for each text with their scores, different texts and best first; samples as they were drawn.
+        """The ``n_best`` outputs for each text with their scores, different texts and best first; samples as they were drawn. Of a
+        text with nothing in it the output is empty.
 
         Options are those of `predict`.
         """
         self._check_trained()
         pair = self.tokenizer_.between(options.pop("source_language", ""), options.pop("target_language", ""))
-        sources = self._encode(texts, pair)
         settings = search_settings(self.settings_, options, self.tokenizer_.target)
         check_n_best(n_best)
 
@@ -177,7 +178,11 @@ class Translator(Writer):
             return search_outputs(self.model_, some, n_best=wide, around=pair.around, **settings)
 
         decode, drawn = self.tokenizer_.target.decode, settings["decode"] == "sample"
-        return searched_outputs(found, sources, n_best, decode, drawn=drawn)
+
+        def answer(full: list[str]) -> list[list[Output]]:
+            return searched_outputs(found, self._encode(full, pair), n_best, decode, drawn=drawn)
+
+        return filled(given_texts(texts, self._trained_on), answer, [Output("", 0.0, 0.0, True)])
 
     def score(
         self,
