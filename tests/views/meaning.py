@@ -16,7 +16,7 @@ from anaphora.probe.reading import probe_reading
 from anaphora.probe.seq2seq import probe_seq2seq
 from anaphora.probe.trace import Trace
 from anaphora.views.picture import Picture
-from anaphora.views.registry import picture
+from anaphora.views.registry import VIEWS, picture
 
 A, B, C = 4, 5, 6
 """Numbers of three symbols; those below are marks."""
@@ -31,6 +31,10 @@ class Shown:
         self.charts: list[Any] = getattr(made.chart, "charts", [made.chart])
         self.text, self.svg = made.text(120, colour=False), made.svg()
         self.csv = made.csv()
+        for part, sentence in VIEWS[
+            made.name
+        ].parts.items():  # captions speak of what is drawn, and of nothing else
+            assert (sentence in made.chart.reading) == any(part in chart.title for chart in self.charts), part
 
     def called(self, *words: str) -> Any:
         """The chart whose title holds all these words."""

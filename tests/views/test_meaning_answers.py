@@ -123,6 +123,7 @@ def test_view_errors_counts_the_mistakes_that_were_made():
     assert matrix.words == [["2", "1"], ["1", "1"]]
     assert [one.number for one in drawn.called("Examples").examples] == [5, 2]
     drawn.says("2 of 5 examples are not right")
+    assert "replaced" not in drawn.chart.reading
 
 
 def test_view_data_counts_lengths_padding_and_symbols():
@@ -157,6 +158,8 @@ def test_view_embeddings_of_a_parallelogram_answers_its_analogy():
     assert cosines["man"] == pytest.approx(1)  # the same direction, nearer than any other
     assert cosines["king"] == pytest.approx(12 / math.sqrt(180))
     drawn.says("king − man + woman")
+    assert "analogy" in drawn.chart.reading
+    assert "analogy" not in shown(trace, "embeddings").chart.reading
 
 
 def test_view_texts_puts_ones_own_beside_what_they_are_like():

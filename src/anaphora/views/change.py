@@ -11,11 +11,13 @@ from anaphora.views.lines import Line, Lines
 from anaphora.views.panels import Panels
 
 TITLE = "Initial against trained weights"
-READING = (
-    "Above, how far the weights are from those before the first step, as a share of their length then: of each part of one model, or "
-    "of several models each as a whole; a part that began at 0 has no such share, so its way is drawn by itself, as it is. Below, how often "
-    "each value stood among the weights at first (dashed) and in the last frame, and the singular values of the largest matrix."
-)
+PARTS = {
+    "Way from": "How far the weights are from those before the first step, as a share of their length then: of each part of one model, or of several models each as a whole.",
+    "Way of what": "A part that began at 0 has no such share, so its way is drawn as it is.",
+    "Weights": "How often each value stood among the weights at first (dashed) and in the last frame.",
+    "Singular": "Last, the singular values of the largest matrix.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "A part that moves far is not for that more important: parts begin with lengths of their own. Frames have half precision, "
     "about three digits."

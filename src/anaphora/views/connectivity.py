@@ -15,11 +15,11 @@ from anaphora.views.panels import Panels
 from anaphora.views.states import facts_line, proof
 
 TITLE = "Connectivity"
-READING = (
-    "The framed symbol is where the output stands; the darker another one, the more the loss of that output changes with its vector: "
-    "its share of the lengths ‖∂L/∂x‖ over the input. Click a symbol to ask about another output. The line is the effective "
-    "context of every output: how many symbols back hold 90 % of these shares."
-)
+PARTS = {
+    "Output": "The framed symbol is where the output stands; the darker another one, the more the loss of that output changes with its vector: its share of the lengths ‖∂L/∂x‖ over the input. Click a symbol to ask about another output.",
+    "Effective": "The line is the effective context of every output: how many symbols back hold 90 % of these shares.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "A gradient is about small changes of a vector, not about another symbol in its place: occlusion asks that. A short effective "
     "context may come from a text that needs no longer one."

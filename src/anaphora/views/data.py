@@ -17,11 +17,13 @@ from anaphora.views.panels import Panels
 from anaphora.views.states import facts_line
 
 TITLE = "Data and symbols"
-READING = (
-    "Lengths: how many dev examples have so many symbols. Padding: the share of a batch's places that hold nothing, when batches take "
-    "examples as they come and when they take those of about the same length. Symbols by rank: a straight line in both logarithms is "
-    "Zipf's law. Pieces: examples as the model reads them, alternately shaded; dark ones are unknown to it."
-)
+PARTS = {
+    "Length": "Lengths: how many dev examples have so many symbols.",
+    "Padding": "Padding: the share of a batch's places that hold nothing, when batches take examples as they come and when they take those of about the same length.",
+    "Symbols by rank": "Symbols by rank: a straight line in both logarithms is Zipf's law.",
+    "Pieces": "Pieces: examples as the model reads them, alternately shaded; dark ones are unknown to it.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "All is counted on dev examples; training data may be longer or rarer. Padding is computed for batches of these examples, not "
     "measured while training."

@@ -16,11 +16,13 @@ from anaphora.views.panels import Panels
 from anaphora.views.states import facts_line
 
 TITLE = "Errors"
-READING = (
-    "Slices: the mean loss of the dev examples in each (0 is right), with how many there are. Below: what was wanted (row) and what came out "
-    "(column), or of texts which words are replaced, left out and added. Last the examples, the worst first; words that "
-    "differ are in colour. Click one to explain it."
-)
+PARTS = {
+    "Loss by": "Slices: the mean loss of the dev examples in each (0 is right), with how many there are.",
+    "Confusion": "Below: what was wanted (row) and what came out (column).",
+    "Words that differ": "Below: which words are replaced, left out and added.",
+    "Examples": "Last the examples, the worst first; words that differ are in colour. Click one to explain it.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "Slices with few examples say little. Looking for the worst examples finds wrong labels as well as wrong answers. What is left out "
     "by `words` or `label` changes the picture, not the model."

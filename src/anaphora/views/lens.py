@@ -14,10 +14,11 @@ from anaphora.views.panels import Panels
 from anaphora.views.states import facts_line, proof
 
 TITLE = "Layer lens"
-READING = (
-    "Each row is a layer, each column a place: the symbol that would come out if this layer were the last, on the shade of the probability "
-    "that it gives to the model's own answer. The last row is the model itself. Lines: the rank of the answer, layer by layer."
-)
+PARTS = {
+    "If this layer": "Each row is a layer, each column a place: the symbol that would come out if this layer were the last, on the shade of the probability that it gives to the model's own answer. The last row is the model itself.",
+    "Rank": "Lines: the rank of the answer, layer by layer.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "Layers below the last were never trained to be read by the output, so a pale row may hold the answer in another form. The last "
     "row is checked against the model: where they differ there is no picture."

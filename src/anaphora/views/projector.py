@@ -14,11 +14,12 @@ from anaphora.views.panels import Panels
 from anaphora.views.scatter import Point, Scatter
 
 TITLE = "Embeddings"
-READING = (
-    "Each dot is a symbol's vector on two principal axes (exact PCA). Bars: the nearest symbols by cosine in the full "
-    "space. An analogy a − b + c is answered twice: with all symbols allowed, and with the three of the "
-    "question left out, as is usual."
-)
+PARTS = {
+    "Projection": "Each dot is a symbol's vector on two principal axes (exact PCA).",
+    "Nearest": "Bars: the nearest symbols by cosine in the full space.",
+    " − ": "An analogy a − b + c is answered twice: with all symbols allowed, and with the three of the question left out, as is usual.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "Two axes hold only the share of the variance that is named, so dots that touch need not be neighbours: trust the "
     "bars. An analogy that works only when its own words are left out says less than it seems."

@@ -278,7 +278,7 @@ def picture(trace: Trace, name: str, **options: Any) -> Picture:
     if reason is not None:
         raise AnaphoraError(reason)
     chosen.check(options)
-    chart = chosen.draw(trace, **options)
+    chart = chosen.drawn(trace, **options)
     return Picture(chart, name=name, code=code_for(chosen, options, text=_text(trace)))
 
 
@@ -301,7 +301,7 @@ def picture_together(
             raise AnaphoraError(f"{run}: {reason}")
     chosen.check(options)
     if chosen.together is None:
-        return Picture(together.beside(traces, chosen.draw, options), name=name)
+        return Picture(together.beside(traces, chosen.drawn, options), name=name)
     return Picture(chosen.together(traces, **options), name=name)
 
 

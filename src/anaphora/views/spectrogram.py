@@ -14,11 +14,10 @@ from anaphora.views.lines import Line
 from anaphora.views.states import proof
 
 TITLE = "Spectrogram, words and CTC posteriors"
-READING = (
-    "Above: time to the right, frequency (or feature) upwards, the colour how strong. In the middle the words where they "
-    "were found, each with a line as long as its confidence. Below: the probability of the likeliest symbols over the "
-    "same time; the blank is usually high, and symbols are short spikes."
-)
+SOUND = "Above: time to the right, frequency (or feature) upwards, the colour how strong."
+WORDS = "Under it the words where they were found, each with a line as long as its confidence."
+SYMBOLS = "Below: the probability of the likeliest symbols over the same time; the blank is usually high, and symbols are short spikes."
+READING = f"{SOUND} {WORDS} {SYMBOLS}"
 CAUTION = (
     "CTC is free to say a symbol late, or early if it has heard what follows: a word's start and end are when the model "
     "was sure, not when the sound began and ended. Colours are scaled to the part that is shown."
@@ -55,10 +54,11 @@ def spectrogram(trace: Trace, *, start: float = 0.0, seconds: float = 12.0, symb
             f"from {start:.2f} to {end:.2f} of {whole:.2f} seconds; start and seconds show another part"
         )
     notes += proof(trace)
+    reading = " ".join([SOUND, *[WORDS] * bool(words), *[SYMBOLS] * bool(lines)])
     hertz = [float(f) for f in trace.facts.get("frequencies", [])]
     hertz = hertz if len(hertz) == values.shape[1] else []
     return Heard(
-        TITLE, said(trace), shown, first * frame, frame, words, lines, hertz, notes, READING, CAUTION
+        TITLE, said(trace), shown, first * frame, frame, words, lines, hertz, notes, reading, CAUTION
     )
 
 

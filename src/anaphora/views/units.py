@@ -18,11 +18,13 @@ from anaphora.views.panels import Panels
 from anaphora.views.states import facts_line
 
 TITLE = "Units that follow something"
-READING = (
-    "For each property of a place the unit that tells it best on one half of the dev examples, and how well it does on the other half, which "
-    "did not choose it: AUC for what is there or not (0.5 is chance), R² for numbers (0 is chance). Beside it the same search "
-    "with the property shuffled: what luck finds among so many units. Below: a text on the shades of the best unit."
-)
+PARTS = {
+    "": "For each property of a place the unit that tells it best on one half of the dev examples, and how well it does on the other half, which did not choose it.",
+    "There or not": "AUC for what is there or not (0.5 is chance).",
+    "Numbers": "R² for numbers (0 is chance).",
+    "Layer": "Beside it the same search with the property shuffled: what luck finds among so many units. Below: a text on the shades of the best unit.",
+}
+READING = " ".join(PARTS.values())
 CAUTION = (
     "That a unit follows a property does not show that the model uses it: clamp it and see. Properties go together (a capital often "
     "begins a sentence), so a unit may follow another one than its name here."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any
@@ -65,8 +65,19 @@ class View:
     """Whether it takes texts of the user's, one a line."""
     question: str = "own"
     """The question it helps to answer, one of `QUESTIONS`."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The sentences of ``reading``, each by a part of the title of the chart that it is about."""
     together: Callable[..., Chart] | None = None
     """Draws the traces of several runs, by their names, in one picture; takes the options of ``draw``."""
+
+    def drawn(self, trace: Trace, **options: Any) -> Chart:
+        """Draw a trace; the reading speaks only of the charts that are there."""
+        chart = self.draw(trace, **options)
+        if self.parts:
+            titles = [one.title for one in getattr(chart, "charts", [chart])]
+            kept = [text for name, text in self.parts.items() if any(name in title for title in titles)]
+            chart.reading = " ".join(kept)
+        return chart
 
     def options(self) -> list[str]:
         """Names of what ``draw`` takes besides the trace."""
@@ -130,5 +141,6 @@ def described(
         caution,
         draw=draw,
         question=question,
+        parts=getattr(module, f"{prefix}PARTS", {}),
         **more,
     )
