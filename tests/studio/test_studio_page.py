@@ -44,8 +44,8 @@ def test_views_of_training_open_without_a_complaint(page, server, ids, view):
 def test_views_of_one_input_open_or_say_why_not(page, server, ids, view):
     run = ids["deep/transformer" if view in ("heads", "positions") else "attentive"]
     opened(page, server, view=view, runs=run, text=TEXT)
-    assert page.locator(".picture, .problem").count() >= 1
-    assert page.troubles == [] or page.locator(".problem").count()
+    assert page.locator(".picture, .problem, .answer").count() >= 1
+    assert page.troubles == [] or page.locator(".problem, .left").count()
 
 
 @pytest.mark.parametrize(

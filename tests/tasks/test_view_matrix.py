@@ -129,7 +129,7 @@ def parts(model, preset, held):
         "heads": heads and name not in ("Captioner", "Answerer"),
         "spectrum": has(LinearLayer) and not isinstance(net, Seq2Seq),
         "beam": isinstance(net, Seq2Seq) and name != "Transcriber",
-        "sampling": name == "LanguageModel",
+        "sampling": name == "LanguageModel" and preset != "masked",  # which fills places and draws nothing
         "ctc": isinstance(net, CTCModel | JointModel | TransducerModel),
         "hmm": preset == "hmm",
         "kalman": preset == "kalman",

@@ -33,15 +33,6 @@ class Series:
     times: tuple[str, ...] = ()
     begin: int = 0
 
-    def __post_init__(self) -> None:
-        large = np.argwhere(np.abs(self.values) > LARGEST)
-        if len(large):
-            row, column = (int(place) for place in large[0])
-            raise DataError(
-                f"series {self.name[:60]}: row {row + 1} holds {self.values[row, column]:g}, too large to compute with; use a "
-                f"larger unit, or leave the cell empty."
-            )
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -65,6 +56,17 @@ class SeriesData:
     known: tuple[str, ...] = ()
     time_name: str = ""
     series_name: str = ""
+
+    def __post_init__(self) -> None:
+        for one in self.series:
+            large = np.argwhere(np.abs(one.values) > LARGEST)
+            if len(large):
+                row, place = (int(number) for number in large[0])
+                of = f"series {one.name[:40]}, " if len(self.series) > 1 else ""
+                raise DataError(
+                    f"{self.place}: {of}row {row + 1}, column {self.columns[place][:40]}: {one.values[row, place]:g} is too large to "
+                    "compute with; use a larger unit, or leave the cell empty."
+                )
 
     def __len__(self) -> int:
         """Steps that may be forecast, in all series together."""
