@@ -170,6 +170,7 @@ export class Refused extends Error {}
 export class Gone extends Error {}
 
 let token = '';
+let given: string | undefined;
 /** The token that was accepted last in this browser: an address of an earlier start holds an old one. */
 const KEPT = 'anaphora-token';
 
@@ -183,7 +184,10 @@ function kept(value?: string): string {
   }
 }
 
+/** The token that the address holds, or the kept one where it holds none. */
 export function useToken(value: string): void {
+  if (value === given) return; // one that was refused stays replaced
+  given = value;
   token = value || kept();
 }
 

@@ -350,7 +350,7 @@ def test_when_the_server_is_killed_the_page_says_so_and_recovers(page, runs):
         assert page.locator(".banner").count() == 0
         earlier = page.url
         page.goto(own.url)
-        page.wait_for_selector(".run")
+        until(page, lambda: page.evaluate("localStorage.getItem('anaphora-token')") == own.token)
         until(page, lambda: "token" not in page.inner_text("main"))
         # an address of the earlier start is found again: this browser knows the token of the present one
         assert token in earlier
