@@ -19,6 +19,7 @@ from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
 from anaphora.search._device import DeviceBeam, device_beam, device_greedy, has_room
 from anaphora.search._item import Plan
+from anaphora.settings.search import USUAL
 from anaphora.tasks.translate.inference import search_outputs
 
 V, WIDTH, BOS, EOS = 13, 16, 2, 3
@@ -59,8 +60,7 @@ def sources(items: int) -> tuple[Tensor, Tensor]:
 
 
 def plan(width: int, n_best: int, **more: Any) -> Plan:
-    given: dict[str, Any] = {"length_penalty": 1.0, "normalisation": "power", "stopping": "exact", **more}
-    return Plan(EOS, width, n_best, groups=1, diversity=0.0, keep_tree=False, **given)
+    return Plan(USUAL.model_copy(update=more), EOS, width, n_best)
 
 
 def check(made: Seq2Seq, items: int, width: int, device: str, tolerance: float, **options: Any) -> int:

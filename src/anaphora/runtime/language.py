@@ -22,6 +22,7 @@ from anaphora.search._draws import Draws
 from anaphora.search._filters import Filters
 from anaphora.settings import build
 from anaphora.settings.language import SampleOptions
+from anaphora.settings.search import SAMPLE_ONLY
 
 STEPS = 256
 """Lines read together, and symbols of each at once; results do not depend on them."""
@@ -89,7 +90,7 @@ class LanguageModel:
         for symbol in begun[:-1]:
             state = self.step(np.array([symbol]), state)[1]
         speaker = _Speaker(self.tokenizer, begun[1:], listen)
-        filters = Filters(*(asked[key] for key in ("temperature", "top_k", "top_p", "min_p")))
+        filters = Filters(**{key: asked[key] for key in SAMPLE_ONLY})
         (found,) = sample(
             _Limited(self, [PAD, BOS, UNK] if self._lines else [PAD, BOS, UNK, EOS]),
             state,

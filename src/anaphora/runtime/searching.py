@@ -42,12 +42,12 @@ def beam(
     start: int | Sequence[int],
     limits: Sequence[int],
     min_length: int = 0,
-    no_repeat: int = 0,
     looking: tuple[str, str] | None = None,
 ) -> list[NBest]:
     """The best outputs of each item, as `anaphora.search.beam` finds them. ``start``: what is given before the first symbol, to
     all or to each. ``looking``: the states that hold where the newest
     step looked and what places there are, for coverage."""
+    no_repeat = plan.options.no_repeat
     rules = [Constraints(plan.eos, [], [], [], no_repeat) if no_repeat else None for _ in limits]
     items = [Item(plan, limit, rule) for limit, rule in zip(limits, rules, strict=True)]
     active, symbols = items, [start] * len(items) if isinstance(start, int) else list(start)

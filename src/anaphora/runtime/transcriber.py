@@ -26,6 +26,7 @@ from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outp
 from anaphora.search._distinct import different, widths
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
+from anaphora.settings.search import HF_BEAM, USUAL
 
 BATCH = 16_384
 """Frames that are read together; results do not depend on it."""
@@ -163,9 +164,8 @@ class Transcriber:
         assert self._encoder is not None
         found: list[Any] = [None] * len(heard)
         prompted = self._prompted
-        plan = Plan(EOS, wide, wide, 1.0, "power", "exact", 1, 0.5, False)
-        if prompted is not None:  # as `transformers` searches
-            plan = replace(plan, stopping="likely", refill=True)
+        options = USUAL if prompted is None else USUAL.model_copy(update=HF_BEAM)
+        plan = Plan(options, EOS, wide, wide)
         for rows in in_order(heard, BATCH):
             table, lengths = _padded([heard[i] for i in rows])
             state, others = self._encoder(frames=table, lengths=lengths)

@@ -18,7 +18,7 @@ from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest
 from anaphora.search._item import Plan
 from anaphora.settings import build
-from anaphora.settings.search import CompleteSearch
+from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 
 BEGIN = "begin_"
 USUAL = Around()
@@ -111,25 +111,20 @@ class Searching:
                 eos=EOS,
                 limits=limits,
                 seeds=seeds,
-                filters=Filters(s.temperature, s.top_k, s.top_p, s.min_p),
+                filters=Filters(**{key: getattr(s, key) for key in SAMPLE_ONLY}),
                 n=n_best if s.decode == "sample" else s.samples,
                 min_length=shortest,
                 length_penalty=s.length_penalty,
             )
             return drawn if s.decode == "sample" else least_risk(drawn, n_best)
         width = max(s.beam, -(-n_best // s.groups) * s.groups)
-        plan = Plan(
-            EOS, width, n_best, s.length_penalty, s.normalisation, s.stopping, s.groups, s.diversity, False, s.coverage,
-            s.refill,
-        )  # fmt: skip
         return beam(
             ruled,
             state,
-            plan,
+            Plan(s, EOS, width, n_best),
             start=around.start,
             limits=limits,
             min_length=shortest,
-            no_repeat=s.no_repeat,
             looking=("attention", "places") if s.coverage else None,
         )
 

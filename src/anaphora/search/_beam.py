@@ -14,11 +14,12 @@ from anaphora.search._candidates import all_log_probs, best_symbols, check_shape
 from anaphora.search._constraints import Constraints, Phrases
 from anaphora.search._coverage import Coverage
 from anaphora.search._greedy import best_path
-from anaphora.search._hypothesis import NBest, Normalisation, Step, lengths_of
-from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, Stopping, extend_all
+from anaphora.search._hypothesis import NBest, Step, lengths_of
+from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, extend_all
 from anaphora.search._rows import row_index, select_rows
 from anaphora.search._ruled import add_wanted, constrained
 from anaphora.search._steering import Steering, no_way_on
+from anaphora.settings.search import USUAL, Normalisation, SearchSettings, Stopping
 
 
 @torch.no_grad()
@@ -28,22 +29,22 @@ def beam(
     *,
     start: Tensor,
     eos: int,
-    width: int = 5,
+    width: int = USUAL.beam,
     max_length: int | Tensor,
-    min_length: int = 0,
-    length_penalty: float = 1.0,
-    normalisation: Normalisation = "power",
+    min_length: int = USUAL.min_length,
+    length_penalty: float = USUAL.length_penalty,
+    normalisation: Normalisation = USUAL.normalisation,
     n_best: int | None = 1,
-    stopping: Stopping = "exact",
-    refill: bool = False,
+    stopping: Stopping = USUAL.stopping,
+    refill: bool = USUAL.refill,
     prefixes: Sequence[Sequence[int]] | None = None,
     forbid: Sequence[Phrases] | None = None,
     require: Sequence[Phrases] | None = None,
     steering: Sequence[Steering] | None = None,
-    no_repeat: int = 0,
-    groups: int = 1,
-    diversity: float = 0.5,
-    coverage: float = 0.0,
+    no_repeat: int = USUAL.no_repeat,
+    groups: int = USUAL.groups,
+    diversity: float = USUAL.diversity,
+    coverage: float = USUAL.coverage,
     logits: bool = False,
     keep_tree: bool = False,
 ) -> list[NBest]:
@@ -90,12 +91,50 @@ def beam(
     >>> [best[0].tokens for best in found]
     [[1], []]
     """
+    options = SearchSettings.model_construct(
+        beam=width,
+        length_penalty=length_penalty,
+        normalisation=normalisation,
+        stopping=stopping,
+        refill=refill,
+        no_repeat=no_repeat,
+        groups=groups,
+        diversity=diversity,
+        coverage=coverage,
+    )
+    return beam_search(
+        step,
+        state,
+        Plan(options, eos, width, width if n_best is None else n_best, keep_tree),
+        start=start,
+        max_length=max_length,
+        min_length=min_length,
+        prefixes=prefixes,
+        forbid=forbid,
+        require=require,
+        steering=steering,
+        logits=logits,
+    )
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: Any,
+    plan: Plan,
+    *,
+    start: Tensor,
+    max_length: int | Tensor,
+    min_length: int,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    forbid: Sequence[Phrases] | None = None,
+    require: Sequence[Phrases] | None = None,
+    steering: Sequence[Steering] | None = None,
+    logits: bool = False,
+) -> list[NBest]:
+    """Return the best outputs for each item as `beam` does; ``plan`` holds the decoding options."""
     limits = lengths_of(max_length, len(start), min_length)
-    plan = Plan(
-        eos, width, width if n_best is None else n_best, length_penalty, normalisation,
-        stopping, groups, diversity, keep_tree, coverage, refill,
-    )  # fmt: skip
-    rules = _rules(eos, limits, prefixes, forbid, require, no_repeat, steering)
+    rules = _rules(plan, limits, prefixes, forbid, require, steering)
     if plan.single and all(rule is None for rule in rules):
         return best_path(
             step, state, start=start, plan=plan, limits=limits, min_length=min_length, logits=logits
@@ -112,7 +151,7 @@ def _extend(
 ) -> None:
     """One symbol more for every item, until all are done; rows of the batch are the live hypotheses of all items, in order."""
     active, symbols = items, start
-    seen = Coverage() if plan.coverage else None
+    seen = Coverage() if plan.options.coverage else None
     for length in each_step(range(1, max((item.limit for item in items), default=0) + 1)):
         scores, state = step(symbols, state)
         forbidden = plan.eos if length < min_length else None
@@ -159,12 +198,11 @@ def _candidates(
 
 
 def _rules(
-    eos: int,
+    plan: Plan,
     limits: list[int],
     prefixes: Sequence[Sequence[int]] | None,
     forbid: Sequence[Phrases] | None,
     require: Sequence[Phrases] | None,
-    no_repeat: int,
     steering: Sequence[Steering] | None,
 ) -> Sequence[Constraints | None]:
     """The constraints of each item; none where nothing is asked."""
@@ -179,6 +217,7 @@ def _rules(
             raise AnaphoraError(
                 f"{name} has {len(per_item)} entries for {len(limits)} items; give one for each."
             )
+    eos, no_repeat = plan.eos, plan.options.no_repeat
     if no_repeat < 0:
         raise AnaphoraError(f"no_repeat must be at least 0 (0 allows repeats), but is {no_repeat}.")
     if not no_repeat and all(per_item is None for per_item in given.values()):
@@ -203,8 +242,8 @@ def greedy(
     start: Tensor,
     eos: int,
     max_length: int | Tensor,
-    min_length: int = 0,
-    length_penalty: float = 1.0,
+    min_length: int = USUAL.min_length,
+    length_penalty: float = USUAL.length_penalty,
     logits: bool = False,
     keep_tree: bool = False,
 ) -> list[NBest]:

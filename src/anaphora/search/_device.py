@@ -19,6 +19,7 @@ from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
 from anaphora.search._item import Candidates, Item, Plan
+from anaphora.settings.search import BEAM_ONLY, SearchSettings
 
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
 KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
@@ -60,6 +61,15 @@ class Static(Protocol):
     def numbers(self, model: Any, rows: int, capacity: int) -> int:
         """How many numbers the past of so many rows and places takes."""
         ...
+
+
+def knows(options: SearchSettings) -> bool:
+    """Return True if `device_beam` follows every option of a beam that is set."""
+    return all(
+        getattr(options, name) == usual
+        for name, usual in BEAM_ONLY.items()
+        if name not in ("normalisation", "stopping")
+    )
 
 
 @torch.no_grad()

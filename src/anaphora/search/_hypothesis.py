@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from anaphora.errors import AnaphoraError
+from anaphora.settings.search import Normalisation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Normalisation = Literal["power", "gnmt", "reward"]
 
 Step = Callable[["Tensor", Any], "tuple[Tensor, Any]"]
 """step(symbols (rows,), state) -> (log_probs (rows, V), state)"""

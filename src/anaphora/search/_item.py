@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from typing import Literal, get_args
+from typing import get_args
 
 from anaphora.errors import AnaphoraError
 from anaphora.search._constraints import Constraints
-from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, Normalisation, normalised
+from anaphora.search._hypothesis import BeamNode, BeamStep, NBest, normalised
+from anaphora.settings.search import Normalisation, SearchSettings, Stopping
 
-Stopping = Literal["exact", "first", "likely"]
 Candidates = list[list[tuple[float, int]]]
 """For each row of an input the best next (log p, symbol)."""
 
@@ -22,51 +22,51 @@ PRUNED_SHOWN = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a beam; the same for all inputs."""
+    """What is asked of a beam; the same for all inputs. ``width``: hypotheses kept at each step, at least ``options.beam``."""
 
+    options: SearchSettings
     eos: int
     width: int
     n_best: int
-    length_penalty: float
-    normalisation: Normalisation
-    stopping: Stopping
-    groups: int
-    diversity: float
-    keep_tree: bool
-    coverage: float = 0.0
-    refill: bool = False
+    keep_tree: bool = False
 
     @property
     def per_row(self) -> int:
         """How many symbols of each row may find a place."""
-        return self.width + self.refill
+        return self.width + self.options.refill
 
     @property
     def single(self) -> bool:
         """Whether one path is all there is to keep: the best symbol at each step."""
-        return self.width == self.n_best == 1 and not (self.refill or self.keep_tree or self.coverage)
+        return self.width == self.n_best == 1 and not (
+            self.options.refill or self.keep_tree or self.options.coverage
+        )
 
     def __post_init__(self) -> None:
+        asked = self.options
         if self.width < 1 or self.n_best < 1:
             raise AnaphoraError(
                 f"width and n_best must be at least 1, but are {self.width} and {self.n_best}."
             )
-        if not 0 <= self.length_penalty <= 10:
-            raise AnaphoraError(f"length_penalty must lie between 0 and 10, but is {self.length_penalty}.")
-        if self.groups < 1 or self.width % self.groups:
+        if not 0 <= asked.length_penalty <= 10:
+            raise AnaphoraError(f"length_penalty must lie between 0 and 10, but is {asked.length_penalty}.")
+        if asked.groups < 1 or self.width % asked.groups:
             raise AnaphoraError(
-                f"groups must share width = {self.width} equally, but there are {self.groups} of them."
+                f"groups must share width = {self.width} equally, but there are {asked.groups} of them."
             )
-        if not 0 <= self.diversity < float("inf"):
-            raise AnaphoraError(f"diversity must be a number from 0 on, but is {self.diversity}.")
-        if not 0 <= self.coverage < float("inf"):
-            raise AnaphoraError(f"coverage must be a number from 0 on, but is {self.coverage}.")
-        _check_name("normalisation", self.normalisation, get_args(Normalisation))
-        _check_name("stopping", self.stopping, get_args(Stopping))
+        if not 0 <= asked.diversity < float("inf"):
+            raise AnaphoraError(f"diversity must be a number from 0 on, but is {asked.diversity}.")
+        if not 0 <= asked.coverage < float("inf"):
+            raise AnaphoraError(f"coverage must be a number from 0 on, but is {asked.coverage}.")
+        _check_name("normalisation", asked.normalisation, get_args(Normalisation))
+        _check_name("stopping", asked.stopping, get_args(Stopping))
 
     def score(self, log_prob: float, length: int, covered: float = 0.0) -> float:
         """`covered` ≤ 0 says how far the source is from being covered, see `Coverage`; 0 bounds what may follow."""
-        return normalised(log_prob, length, self.length_penalty, self.normalisation) + self.coverage * covered
+        asked = self.options
+        return (
+            normalised(log_prob, length, asked.length_penalty, asked.normalisation) + asked.coverage * covered
+        )
 
 
 class Item:
@@ -75,7 +75,7 @@ class Item:
     def __init__(self, plan: Plan, max_length: int, rules: Constraints | None):
         root = BeamNode(None, -1, 0.0, 0.0, 0.0, 0, progress=rules.start if rules else ())
         self.plan, self.limit, self.rules = plan, max_length, rules
-        self.groups = [_Group(plan, max_length, rules, root) for _ in range(plan.groups)]
+        self.groups = [_Group(plan, max_length, rules, root) for _ in range(plan.options.groups)]
         self.live = [root]
         self.tree: list[BeamStep] | None = [] if plan.keep_tree else None
         self.done = False
@@ -117,8 +117,8 @@ class _Group:
 
     def __init__(self, plan: Plan, max_length: int, rules: Constraints | None, root: BeamNode):
         self.plan, self.max_length, self.rules = plan, max_length, rules
-        self.width = plan.width // plan.groups
-        self.n_best = -(-plan.n_best // plan.groups)
+        self.width = plan.width // plan.options.groups
+        self.n_best = -(-plan.n_best // plan.options.groups)
         self.live = [root]
         self.finished: list[BeamNode] = []
         self.ended = 0
@@ -128,7 +128,7 @@ class _Group:
         self, best: Candidates, taken: Counter[int], covered: Sequence[float] | None
     ) -> BeamStep | None:
         """One step; `taken` counts the symbols that other groups took, and those taken here are added."""
-        penalty = self.plan.diversity
+        penalty = self.plan.options.diversity
         ranked = sorted(
             (penalty * taken[symbol] - (parent.log_prob + p), parent.rank, symbol, p, parent)
             for parent in self.live
@@ -138,7 +138,7 @@ class _Group:
             self.done = self.stuck = True
             return None
         if not (self.rules and self.rules.required):  # then it is known which of them will have a place
-            room = 2 * self.width if self.plan.refill else self.width
+            room = 2 * self.width if self.plan.options.refill else self.width
             del ranked[room + (PRUNED_SHOWN if self.plan.keep_tree else 0) :]
         nodes = [
             self._node(parent, symbol, p, covered[rank] if covered else 0.0)
@@ -149,11 +149,11 @@ class _Group:
         longest = chosen[0].length == self.max_length
         ended = [node for node in chosen if node.symbol == self.plan.eos]
         self.live = [node for node in chosen if node.symbol != self.plan.eos]
-        if self.plan.refill and not longest:
+        if self.plan.options.refill and not longest:
             self.live = [node for node in nodes if node.symbol != self.plan.eos][: self.width]
-        elif self.plan.refill:  # what is cut counts like what has ended
+        elif self.plan.options.refill:  # what is cut counts like what has ended
             ended, self.live = chosen, []
-        kept_finished = max(self.n_best, self.width) if self.plan.refill else self.n_best
+        kept_finished = max(self.n_best, self.width) if self.plan.options.refill else self.n_best
         self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[:kept_finished]
         self.ended += len(ended)
         self.done = longest or self._nothing_to_win()
@@ -183,9 +183,9 @@ class _Group:
         return BeamNode(parent, symbol, p, log_prob, score, length, 0, progress)
 
     def _nothing_to_win(self) -> bool:
-        if self.plan.stopping == "first" and self.ended >= self.width:
+        if self.plan.options.stopping == "first" and self.ended >= self.width:
             return True
-        if self.plan.stopping == "likely":
+        if self.plan.options.stopping == "likely":
             full = len(self.finished) >= self.width
             return not self.live or (full and self.live[0].score <= self.finished[self.width - 1].score)
         return not any(map(self._can_win, self.live))

@@ -16,6 +16,7 @@ from anaphora.search._filters import Filters
 from anaphora.search._hypothesis import NBest, Step, lengths_of
 from anaphora.search._picking import Wanted, pick
 from anaphora.search._running import Choose, Running
+from anaphora.settings.search import USUAL
 
 __all__ = ["Draw", "Draws", "Filters", "drawing", "sample"]
 
@@ -28,14 +29,14 @@ def sample(
     start: Tensor,
     eos: int,
     max_length: int | Tensor,
-    min_length: int = 0,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
+    min_length: int = USUAL.min_length,
+    temperature: float = USUAL.temperature,
+    top_k: int = USUAL.top_k,
+    top_p: float = USUAL.top_p,
+    min_p: float = USUAL.min_p,
     seeds: Sequence[int] | Tensor,
     n: int = 1,
-    length_penalty: float = 1.0,
+    length_penalty: float = USUAL.length_penalty,
     logits: bool = False,
 ) -> list[NBest]:
     """`n` outputs for each item of `start` (items,), each symbol drawn from q(· | y₁ … yₜ₋₁) until EOS.

@@ -1,33 +1,60 @@
-"""Settings of searching for the best output, and of drawing outputs at random."""
+"""Settings of searching for the best output, and of drawing outputs at random.
+
+:class:`SearchSettings` is the only list of decoding options: name, default, bounds, meaning, and by :class:`Option` the ways
+of decoding that know it. Every search takes it whole, so that a new option is a field here and the line of a search
+that reads it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 
 from anaphora.settings.base import Settings, written
 from anaphora.settings.own import Own
+
+Normalisation: TypeAlias = Literal["power", "gnmt", "reward"]
+Stopping: TypeAlias = Literal["exact", "first", "likely"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """Mark a decoding option that some ways of decoding do not know, or that a server bounds.
+
+    ``ways``: the only values of ``decode`` it means something to; empty: all. ``bound``: which limit of a server applies,
+    that of hypotheses or that of symbols.
+    """
+
+    ways: tuple[str, ...] = ()
+    bound: Literal["", "hypotheses", "symbols"] = ""
+
+
+_BEAM, _DRAWN, _RISK = ("beam",), ("sample", "mbr"), ("mbr",)
 
 
 class DrawSettings(Settings):
     """How the next symbol is drawn at random."""
 
-    temperature: float = Field(
+    temperature: Annotated[float, Option(_DRAWN)] = Field(
         1.0,
         ge=0,
         allow_inf_nan=False,
         description="T in p ∝ exp(log p / T) when sampling: below 1 keeps to what is probable, 0 takes the best symbol.",
     )
-    top_k: int = Field(0, ge=0, description="Sample among the k most probable symbols; 0 = among all.")
-    top_p: float = Field(
+    top_k: Annotated[int, Option(_DRAWN)] = Field(
+        0, ge=0, description="Sample among the k most probable symbols; 0 = among all."
+    )
+    top_p: Annotated[float, Option(_DRAWN)] = Field(
         1.0,
         gt=0,
         le=1,
         description="Sample among the fewest most probable symbols that hold this share of the probability.",
     )
-    min_p: float = Field(
+    min_p: Annotated[float, Option(_DRAWN)] = Field(
         0.0,
         ge=0,
         le=1,
@@ -41,13 +68,15 @@ class SearchSettings(DrawSettings):
         description="beam searches for the best output; sample draws outputs at random, as probable as the model "
         "thinks they are; mbr (minimum Bayes risk) draws many and takes the one most like all of them.",
     )
-    samples: int = Field(
+    samples: Annotated[int, Option(_RISK, "hypotheses")] = Field(
         32,
         ge=2,
         le=1000,
         description="Outputs drawn for each input with decode = mbr, among which the one that agrees best is taken.",
     )
-    beam: int = Field(5, ge=1, le=1000, description="Hypotheses kept at each step; 1 is greedy.")
+    beam: Annotated[int, Option(bound="hypotheses")] = Field(
+        5, ge=1, le=1000, description="Hypotheses kept at each step; 1 is greedy."
+    )
     length_penalty: float = Field(
         1.0,
         ge=0,
@@ -55,35 +84,37 @@ class SearchSettings(DrawSettings):
         allow_inf_nan=False,
         description="α in score = log p / lengthᵅ; 0 prefers short outputs, 1 is the mean per symbol.",
     )
-    normalisation: Literal["power", "gnmt", "reward"] = Field(
+    normalisation: Annotated[Normalisation, Option(_BEAM)] = Field(
         "power",
         description="How a beam's score makes up for length n: power is log p / nᵅ, gnmt log p / ((5 + n) / 6)ᵅ "
         "(Wu 2016), reward log p + α n (He 2016), with α the length_penalty.",
     )
-    max_length: int = Field(
+    max_length: Annotated[int, Option(bound="symbols")] = Field(
         0,
         ge=0,
         description="Most symbols in an output; 0 = 3 × the source’s symbols + 20, or, where training pairs have more, half as "
         "many again as the longest of them.",
     )
-    min_length: int = Field(0, ge=0, description="Fewest symbols in an output, its end counted.")
-    stopping: Literal["exact", "first", "likely"] = Field(
+    min_length: Annotated[int, Option(bound="symbols")] = Field(
+        0, ge=0, description="Fewest symbols in an output, its end counted."
+    )
+    stopping: Annotated[Stopping, Option(_BEAM)] = Field(
         "exact",
         description="When a beam ends: exact as soon as nothing can beat what is finished, first when as many are "
         "finished as the beam is wide, which is quicker and may miss a better one, likely when besides the best one "
         "alive scores no better than the worst of them (transformers).",
     )
-    refill: bool = Field(
+    refill: Annotated[bool, Option(_BEAM)] = Field(
         False,
         description="As many hypotheses go on as the beam is wide, beside those that end, and one cut at max_length counts as "
         "ended (transformers, fairseq); else what has ended leaves its place empty.",
     )
-    no_repeat: int = Field(
+    no_repeat: Annotated[int, Option(_BEAM, "symbols")] = Field(
         0,
         ge=0,
         description="n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats.",
     )
-    groups: int = Field(
+    groups: Annotated[int, Option(_BEAM, "hypotheses")] = Field(
         1,
         ge=1,
         le=1000,
@@ -96,7 +127,7 @@ class SearchSettings(DrawSettings):
         allow_inf_nan=False,
         description="What a symbol costs a group of a diverse beam for each time the groups before took it, in log p.",
     )
-    coverage: float = Field(
+    coverage: Annotated[float, Option(_BEAM)] = Field(
         0.0,
         ge=0,
         allow_inf_nan=False,
@@ -119,7 +150,9 @@ class SearchSettings(DrawSettings):
 class SeveralOutputs(Settings):
     """How many outputs ``predict`` gives."""
 
-    n_best: int = Field(1, ge=1, le=1000, description="Outputs given for each input, best first.")
+    n_best: Annotated[int, Option(bound="hypotheses")] = Field(
+        1, ge=1, le=1000, description="Outputs given for each input, best first."
+    )
 
 
 class LanguageChoice(Settings):
@@ -153,21 +186,32 @@ class OwnSearchSettings(Settings):
     )
 
 
-BEAM_ONLY: Mapping[str, Any] = {
-    "normalisation": "power",
-    "stopping": "exact",
-    "refill": False,
-    "no_repeat": 0,
-    "groups": 1,
-    "coverage": 0.0,
-}
-SAMPLE_ONLY: Mapping[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
-RISK_ONLY: Mapping[str, Any] = {"samples": 32}
+def _known_to(ways: tuple[str, ...]) -> Mapping[str, Any]:
+    fields = SearchSettings.model_fields.items()
+    return {name: info.default for name, info in fields if any(one.ways == ways for one in _marks(info))}
+
+
+def _marks(info: FieldInfo) -> list[Option]:
+    return [mark for mark in info.metadata if isinstance(mark, Option)]
+
+
+BEAM_ONLY, SAMPLE_ONLY, RISK_ONLY = _known_to(_BEAM), _known_to(_DRAWN), _known_to(_RISK)
 """Settings that mean nothing to the other ways of decoding, at the values with which they do nothing."""
+BOUNDS: Mapping[str, str] = {
+    name: mark.bound
+    for settings in (SearchSettings, SeveralOutputs)
+    for name, info in settings.model_fields.items()
+    for mark in _marks(info)
+    if mark.bound
+}
+"""Which limit of a server bounds an option."""
+USUAL = SearchSettings()
+HF_BEAM: Mapping[str, Any] = {"stopping": "likely", "refill": True}
+"""How the beams of `transformers` go on and end, for models that come from there."""
 _WAYS: tuple[tuple[Mapping[str, Any], tuple[str, ...]], ...] = (
-    (BEAM_ONLY, ("beam",)),
-    (SAMPLE_ONLY, ("sample", "mbr")),
-    (RISK_ONLY, ("mbr",)),
+    (BEAM_ONLY, _BEAM),
+    (SAMPLE_ONLY, _DRAWN),
+    (RISK_ONLY, _RISK),
 )
 
 

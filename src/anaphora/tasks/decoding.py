@@ -16,7 +16,9 @@ from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.memory import Memory
 from anaphora.models.ruled import Counted, ruled
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.search import Hypothesis, NBest, Step, beam, fuse, mbr, sample
+from anaphora.search import Hypothesis, NBest, Step, fuse, mbr, sample
+from anaphora.search._beam import beam_search
+from anaphora.search._item import Plan
 from anaphora.search._steering import Steering
 from anaphora.settings.own import Part
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
@@ -68,19 +70,15 @@ def search_memory(
     common = ends(limits, s, memory.annotations.device, around)
     if isinstance(s.search, Part):
         return own_search(s.search, step if s.lm else plain, state, **common, n_best=n_best)
-    common |= {"length_penalty": s.length_penalty}
     if s.decode != "beam":
-        draw = {key: getattr(s, key) for key in SAMPLE_ONLY}
+        draw = {key: getattr(s, key) for key in (*SAMPLE_ONLY, "length_penalty")}
         draw["seeds"] = list(seeds)
         draw["n"] = n_best if s.decode == "sample" else s.samples
         drawn = sample(step, state, logits=logits, **draw, **common)
         return drawn if s.decode == "sample" else [NBest(mbr(each)[:n_best]) for each in each_step(drawn)]
-    names = ("normalisation", "stopping", "refill", "no_repeat", "groups", "diversity", "coverage")
-    asked = {key: getattr(s, key) for key in names}
-    options = {"width": beam_width(s, n_best), "n_best": n_best, "keep_tree": keep_tree, **asked, **common}
-    if steering is not None:
-        options["steering"] = [steering] * len(limits)
-    return beam(step, state, logits=logits, **options)
+    plan = Plan(s, common.pop("eos"), beam_width(s, n_best), n_best, keep_tree)
+    steered = None if steering is None else [steering] * len(limits)
+    return beam_search(step, state, plan, logits=logits, steering=steered, **common)
 
 
 def heated(step: Step, heat: float) -> Step:

@@ -29,13 +29,13 @@ from anaphora.search.ctc._prefixes import END as CTC_END
 from anaphora.search.ctc._prefixes import ctc_prefixes
 from anaphora.search.lexicon._spelled import Spelled
 from anaphora.settings import build
-from anaphora.settings.search import CompleteSearch, most_symbols
+from anaphora.settings.search import BEAM_ONLY, HF_BEAM, CompleteSearch, most_symbols
 from anaphora.tasks.decoding import search_memory
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.looking import facts_of
 from anaphora.tasks.outputs import beam_settings
 from anaphora.tasks.transcribe.build import TRAIN, make_lexicon
-from anaphora.tasks.transcribe.inference.decoding import HF_BEAM, PLAIN, spellable
+from anaphora.tasks.transcribe.inference.decoding import PLAIN, spellable
 from anaphora.tasks.transcribe.inference.unsaid import never_by, without
 
 Symbol = str | int
@@ -339,7 +339,11 @@ def _score_of(task: _Task, symbols: list[int], heat: float) -> Hypothesis:
         score = -float(ctc_loss(logs, [symbols], reduction="sum", normalized=True))
         return Hypothesis(list(symbols), score, score, [], finished=True)
     assert task.settings is not None
-    alone = {"beam": 1, "groups": 1, "no_repeat": 0, "min_length": 0, "refill": False, "stopping": "exact"}
+    scoring = ("normalisation", "coverage")
+    alone = {key: usual for key, usual in BEAM_ONLY.items() if key not in scoring} | {
+        "beam": 1,
+        "min_length": 0,
+    }
     limit = max(task.limit, len(symbols) + 1)
     single = replace(task, settings=task.settings.model_copy(update=alone), limit=limit)
     path = Steering(force=dict(enumerate([*symbols, EOS])))

@@ -11,6 +11,7 @@ from anaphora.errors import SettingsError
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import unusable
 from anaphora.settings.base import build
+from anaphora.settings.search import BOUNDS
 from anaphora.tasks.info import TaskInfo
 
 FOREIGN = {"search", "lm", "lm_weight", "lexicon"}
@@ -36,8 +37,8 @@ def options_of(task: TaskInfo) -> dict[str, FieldInfo]:
 
 def most_of(limits: Limits) -> dict[str, int]:
     """The server's own bounds, which are below those of the settings."""
-    wide = dict.fromkeys(("beam", "n_best", "samples", "groups"), limits.beam)
-    return wide | dict.fromkeys(("max_length", "min_length", "horizon", "no_repeat"), limits.output)
+    most = {"hypotheses": limits.beam, "symbols": limits.output}
+    return {name: most[bound] for name, bound in BOUNDS.items()} | {"horizon": limits.output}
 
 
 def checked_options(task: TaskInfo, given: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

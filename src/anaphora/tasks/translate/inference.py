@@ -21,7 +21,7 @@ from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
 from anaphora.search._argmax import greedy_symbols
-from anaphora.search._device import device_beam, device_greedy, has_room
+from anaphora.search._device import device_beam, device_greedy, has_room, knows
 from anaphora.search._item import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
 from anaphora.tasks.decoding import ROWS, beam_width, ends, items_together, search_memory
@@ -136,17 +136,19 @@ def _search(
     # Looking inside needs what the quicker searches never compute.
     watched = inside.recording()
     own = s.search != "auto" or s.lm
-    plain = s.decode == "beam" and not (
-        watched or own or keep_tree or s.no_repeat or s.coverage or s.groups > 1 or s.refill or around.rules
-    )
-    plan = Plan(EOS, wide, n_best, s.length_penalty, s.normalisation, s.stopping, 1, 0.0, keep_tree=False)
+    plain = s.decode == "beam" and knows(s) and not (watched or own or keep_tree or around.rules)
     engine = model if watched or isinstance(model, Ensemble) else packed(model, int8=s.int8)
     source, lengths = _padded(sources, device)
     if plain and has_room(
         StaticTransformer, model, device, items=len(sources), width=wide, longest=max(limits)
     ):
         return device_beam(
-            StaticTransformer, model, source, lengths, plan=plan, **ends(limits, s, device, around)
+            StaticTransformer,
+            model,
+            source,
+            lengths,
+            plan=Plan(s, EOS, wide, n_best),
+            **ends(limits, s, device, around),
         )
     seeds = [symbols_seed(s.seed, ids) for ids in sources]
     memory = _encoded_alone(engine, source, lengths) if s.int8 else engine.encode(source, lengths)

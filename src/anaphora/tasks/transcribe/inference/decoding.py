@@ -39,6 +39,7 @@ from anaphora.search import (
 )
 from anaphora.search._distinct import MOST, widths
 from anaphora.settings.own import Part
+from anaphora.settings.search import HF_BEAM
 from anaphora.tasks.decoding import HYPOTHESES, checked_hypotheses
 from anaphora.tasks.transcribe.inference.unsaid import Sayable, never_by, without
 
@@ -48,8 +49,6 @@ PLAIN, WORDS = 8, 64
 """Widths of a beam unless set: without words, and with."""
 LEAST_WORDS = 8
 """The narrowest beam that CTC has with words: fewer beginnings lose the word that is being spelled, and nothing is written."""
-HF_BEAM: dict[str, Any] = {"stopping": "likely", "refill": True}
-"""How the beams of `transformers` go on and end, for models that come from there."""
 Frames = np.ndarray[Any, np.dtype[np.float32]]
 
 
