@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -230,6 +231,22 @@ def test_a_reader_that_goes_away_is_no_failure():
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_a_training_goes_on_where_nobody_reads_what_it_says(tmp_path):
+    """`anaphora train … 2>&1 | head -1` ended with exit code 0 and without a run (border-fault 2)."""
+    rows = [
+        f"{word} {i}\t{'pos' if word == 'good' else 'neg'}" for i in range(20) for word in ("good", "bad")
+    ]
+    (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")
+    code = "import sys; sys.argv[0] = 'anaphora'; from anaphora.cli.main import main; main()"
+    words = ["train", "classify", "rows.tsv", "--model", "ngrams", "-o", "run"]
+    read, write = os.pipe()
+    os.close(read)  # every word is one too many
+    done = subprocess.run([sys.executable, "-c", code, *words], stdout=write, stderr=write, cwd=tmp_path)
+    os.close(write)
+    assert done.returncode == 0
+    assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("arguments", [["explain"], ["explain", "lr"], ["models"], ["models", "translate"]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import signal
 import sys
 import threading
@@ -17,7 +16,7 @@ from typing import TextIO
 
 import click
 
-from anaphora.cli.output import one_line, say
+from anaphora.cli.output import one_line, say, silence
 from anaphora.cli.processes import first_to_say
 from anaphora.errors import AnaphoraError, SettingsError, out_of_memory
 from anaphora.files import clause
@@ -98,7 +97,7 @@ def guarded(work: Callable[[], object], *, debug: bool) -> int:
         say("anaphora: stopped.")
         return INTERRUPTED
     except BrokenPipeError:
-        _silence_stdout()
+        silence(sys.stdout)
         return FINE
     except Exception as error:
         if debug:
@@ -225,13 +224,3 @@ def _outside(error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{name}{reason.lower()}; choose a place you may read and write."
     return f"{name}{clause(error)}."
-
-
-def _silence_stdout() -> None:
-    """The reader of our pipe has gone: write what is buffered to nowhere, so that exit stays quiet."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):
-        return

@@ -24,9 +24,12 @@ def command_name() -> str:
     return (program if near.startswith("..") else near) + (" -m anaphora" if by_module else "")
 
 
-def say(text: str = "") -> None:
-    """Talk: for the person at the terminal, on stderr."""
-    click.echo(text, err=True, color=colour_for(sys.stderr))
+def say(text: str = "", *, newline: bool = True) -> None:
+    """Write to the person at the terminal, on stderr. Where nobody reads it any more, the command goes on in silence."""
+    try:
+        click.echo(text, err=True, nl=newline, color=colour_for(sys.stderr))
+    except OSError:  # `2>&1 | head`, a terminal that was closed, a full disk behind `2> log`
+        silence(sys.stderr)
 
 
 def result(text: str = "") -> None:
@@ -37,6 +40,16 @@ def result(text: str = "") -> None:
 def emit(document: Any, *, indent: int | None = 2) -> None:
     """One JSON document on stdout. Numbers that JSON does not have (inf, nan) become null."""
     click.echo(json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def silence(stream: TextIO) -> None:
+    """Write what ``stream`` still holds, and what follows, to nowhere: its reader has gone."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return
 
 
 def plain(value: Any) -> Any:

@@ -173,7 +173,7 @@ class Progress:
         rate = (inputs - self._begun) / max(now - self._start, 1e-9)
         text = f"{number(inputs)} inputs, {number(round(rate)) if rate >= 10 else f'{rate:.2g}'} a second"
         if self._moves:
-            click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+            say(f"\r\x1b[K{text}", newline=False)
             self._there = True
         else:
             say(text)
@@ -181,4 +181,4 @@ class Progress:
     def clear(self) -> None:
         """Remove the moving line."""
         if self._there:
-            click.echo("\r\x1b[K", err=True, nl=False)
+            say("\r\x1b[K", newline=False)
