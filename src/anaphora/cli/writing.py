@@ -36,7 +36,8 @@ def print_answers(
         return
     given = bad = 0
     progress = Progress(sys.stderr.isatty() and not sys.stdout.isatty())
-    for window in bulk(model, options, workers).answers(_items(model, source, options)):
+    items = _Items(model, source, options)
+    for window in bulk(model, options, workers).answers(items):
         _print(window.answers, as_json)
         given, bad = given + len(window.items), bad + _bad(window.answers)
         progress.reached(given)
@@ -44,6 +45,8 @@ def print_answers(
     if not given:
         say("There were no inputs, so there are no answers.")
     warn_of_left_out(model, bad, given)
+    if items.empty:
+        say(f"{number(items.empty)} of {number(given)} inputs are empty and have no answer.")
 
 
 def write_answers(
@@ -59,8 +62,13 @@ def write_answers(
     """Write the answers into the file ``out``, going on where an earlier command stopped."""
     form = "json" if as_json else "text"
     file = OutFile(out, _of(model, options, form), anew=force)
-    count = _write(model, source, options, file, encode_json if as_json else encode_text, workers)
-    say(f"Wrote the answers to {number(count)} inputs to {out}.")
+    count, empty = _write(model, source, options, file, encode_json if as_json else encode_text, workers)
+    if empty:
+        say(
+            f"Wrote the answers to {number(count - empty)} of {number(count)} inputs to {out}; the others are empty."
+        )
+    else:
+        say(f"Wrote the answers to {number(count)} inputs to {out}.")
 
 
 def write_vectors(
@@ -74,7 +82,7 @@ def write_vectors(
         return np.array(rows, dtype="<f4").tobytes()
 
     file = OutFile(npy, _of(model, options, "npy"), anew=force, replace=True, head=_npy_head(0, width))
-    count = _write(model, source, options, file, encode, workers, head=lambda rows: _npy_head(rows, width))
+    count, _ = _write(model, source, options, file, encode, workers, head=lambda rows: _npy_head(rows, width))
     say(f"Wrote {number(count)} vectors to {npy}.")
 
 
@@ -95,18 +103,19 @@ def _write(
     encode: Encode,
     workers: int | None,
     head: Callable[[int], bytes] = lambda rows: b"",
-) -> int:
+) -> tuple[int, int]:
+    """Return the number of inputs, and of those that are empty."""
     engine = bulk(model, options, workers)
     with file:
         if file.inputs and not file.complete:
             say(f"{file.part}: goes on after {number(file.inputs)} inputs.")
         progress = Progress(True, file.inputs)
-        items = _items(model, source, options)
+        read = _Items(model, source, options)
         begun = file.inputs
         if engine.in_order:  # those before are answered again, as later answers depend on them
-            items, begun = items if not file.complete else iter(()), 0
+            items, begun = iter(read) if not file.complete else iter(()), 0
         else:
-            items = file.rest(items)
+            items = file.rest(read)
         for window in engine.answers(items, first=begun + 1):
             if window.whole:  # windows end where they would have ended in one go
                 file.write(window.items, encode(window.answers), _bad(window.answers))
@@ -114,7 +123,7 @@ def _write(
         progress.clear()
         file.finish(head(file.inputs))
     warn_of_left_out(model, file.bad, file.inputs)
-    return file.inputs
+    return file.inputs, read.empty
 
 
 def _of(model: Any, options: Mapping[str, Any], form: str) -> dict[str, Any]:
@@ -122,9 +131,18 @@ def _of(model: Any, options: Mapping[str, Any], form: str) -> dict[str, Any]:
     return {"model": identity(model), "options": given, "form": form}
 
 
-def _items(model: Any, source: str, options: Mapping[str, Any]) -> Iterator[Item]:
-    for some in asked(model, source, options):
-        yield from some
+class _Items:
+    """The inputs in a file, of which the empty texts are counted as they pass."""
+
+    def __init__(self, model: Any, source: str, options: Mapping[str, Any]):
+        self._batches = asked(model, source, options)
+        self.empty = 0
+
+    def __iter__(self) -> Iterator[Item]:
+        for batch in self._batches:
+            for one in batch:
+                self.empty += isinstance(one.given, str) and not one.given.strip()
+                yield one
 
 
 def _arrives(source: str) -> bool:

@@ -205,8 +205,11 @@ def _lines(source: str, field: str | None, columns: bool, most: int) -> Iterator
 def _text(cells: Sequence[str], places: Sequence[int]) -> str | None:
     """What a model reads of a line. Where that is several columns, a line may have these alone, or one text of them."""
     if len(places) > 1 and len(cells) in (1, len(places)):
-        return " ".join(cells)
-    return " ".join(cells[place] for place in places) if max(places) < len(cells) else None
+        return " ".join(filter(str.strip, cells))
+    if max(places) >= len(cells):
+        return None
+    chosen = [cells[place] for place in places]
+    return " ".join(filter(str.strip, chosen)) if len(chosen) > 1 else chosen[0]
 
 
 def _after(line: str) -> Callable[[str], str]:

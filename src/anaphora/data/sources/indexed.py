@@ -25,6 +25,7 @@ from anaphora.data.sources.roles import (
     Role,
     checked,
     choose_columns,
+    parts_of,
 )
 from anaphora.data.sources.source import Column, MemorySource, Source, Values
 from anaphora.data.sources.table import Hints, Table, TextTable
@@ -186,9 +187,12 @@ def _columns(
         verdict.require(0)
     fields = [role.field for role in roles]
     said = any(given.get(field) for field in fields)
+    tagged = None
     if isinstance(table, TsvTable) and not table.header and not said and tuple(roles) == TEXT_PAIR:
-        given = _tagged(table, learnt) or given
-        said = any(given.get(field) for field in fields)
+        tagged = _tagged(table, learnt)
+    if tagged:
+        given, said = tagged, True
+        table.whole_joins = True  # a form without its tags is a mistake in the file
     if isinstance(table, TsvTable) and not table.header and not said:
         names = [str(number + 1) for number in range(len(roles))]
         table.need(len(roles))
@@ -196,7 +200,9 @@ def _columns(
     if table.facts.get("header") is False and len(roles) == 2 and not said:
         given = {fields[0]: "1", fields[1]: table.names[-1]}
     names = choose_columns(table.name, table.names, roles, given, learnt)
-    return names, {**table.facts, **dict(zip(fields, names, strict=True))}
+    joined = any(len(parts_of(name, table.names)) > 1 for name in names)
+    joins = {"joins_filled": True} if joined and not table.whole_joins else {}
+    return names, {**table.facts, **joins, **dict(zip(fields, names, strict=True))}
 
 
 def _tagged(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str | None]:

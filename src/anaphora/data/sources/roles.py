@@ -183,6 +183,13 @@ def listed(names: Sequence[str]) -> str:
 # ------------------------------------------------------------------ values
 
 
+def is_missing(value: Any) -> bool:
+    """Return True for what stands for no value: None, NaN, and the ``NA`` and ``NaT`` of pandas."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def as_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("a field that is not text")
@@ -246,7 +253,7 @@ def checked(cell: Callable[[str], Any], names: Sequence[str], roles: Sequence[Ro
             value = cell(name)
         except LookupError:
             raise BadRow("a missing field", name) from None
-        if value is None or (isinstance(value, float) and value != value):  # NaN is how pandas writes it
+        if is_missing(value):
             raise BadRow("a missing value", name)
         try:
             text = KINDS[role.kind](value)

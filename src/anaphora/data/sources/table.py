@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from anaphora.data.files import TextFile
-from anaphora.data.sources.roles import parts_of
+from anaphora.data.sources.roles import is_missing, parts_of
 
 ANSWER = "prediction"
 """The column or field that holds the answer of ``predict``."""
@@ -52,6 +52,8 @@ class Table(ABC):
     name: str
     names: list[str]
     facts: dict[str, Any]
+    whole_joins: bool = False
+    """True where ``lemma+tags`` needs a value in every column, as in the runs of version 0.2 whose data are opened again."""
 
     @abstractmethod
     def records(self) -> Iterator[Record]:
@@ -66,11 +68,19 @@ class Table(ABC):
         """The value of the column ``name``; a ``LookupError`` where the row has none."""
 
     def value(self, values: Any, name: str) -> Any:
-        """The value of the column ``name``, or those of ``lemma+tags`` with a space between them; where one of them is missing or
-        no text, that one."""
+        """Return the value of the column ``name``; of ``lemma+tags``, the texts that are there with a space between them.
+
+        Where a joined column holds something else than text, that is returned; where all are empty, the first.
+        """
         cells = [self.cell(values, one) for one in parts_of(name, self.names)]
-        strange = [one for one in cells if not (isinstance(one, str) and one.strip())]
-        return cells[0] if len(cells) == 1 else strange[0] if strange else " ".join(cells)
+        if len(cells) == 1:
+            return cells[0]
+        empty = [is_missing(one) or (isinstance(one, str) and not one.strip()) for one in cells]
+        if all(empty) or (self.whole_joins and any(empty)):
+            return cells[empty.index(True)]
+        filled = [one for one, without in zip(cells, empty, strict=True) if not without]
+        strange = [one for one in filled if not isinstance(one, str)]
+        return strange[0] if strange else " ".join(filled)
 
     def picker(self, names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
         """What takes the values of the columns ``names`` out of a row."""

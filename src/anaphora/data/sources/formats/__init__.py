@@ -76,7 +76,9 @@ def open_file(path: str | Path, folder: Path | None, hints: Hints) -> Table:
     """The table in a file, or a `DataError` in one sentence."""
     form = format_of(path)
     if form is not None:
-        return form.opens(path, folder, hints)
+        table = form.opens(path, folder, hints)
+        table.whole_joins = hints.facts is not None and not hints.facts.get("joins_filled")
+        return table
     if not os.path.exists(path):
         near = difflib.get_close_matches(str(path).partition(":")[0], corpora.CORPORA, n=1)
         hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(corpora.CORPORA)}."

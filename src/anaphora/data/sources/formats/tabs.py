@@ -10,7 +10,7 @@ import numpy as np
 
 from anaphora.data.bundles import are_bundles
 from anaphora.data.files import TextFile
-from anaphora.data.lines import SPACE, TAB, Lines, chunks
+from anaphora.data.lines import SPACE, TAB, Lines, Places, chunks
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.heading import ROWS, like_names, shown
 from anaphora.data.sources.roles import SOURCE, TARGET, USUAL, parts_of
@@ -125,14 +125,18 @@ class TsvTable(CutTable):
     def judge(self, chosen: Sequence[str]) -> Judge:
         """For files of any size: what `records` and a check for empty values would reject, found with numpy."""
         sides = [parts_of(name, self.names) for name in chosen]
-        return Judge(self.width, [[self.names.index(one) for one in side] for side in sides])
+        places = [[self.names.index(one) for one in side] for side in sides]
+        return Judge(self.width, places, whole=self.whole_joins)
 
 
 class Judge:
-    """Rejects rows that have not as many columns as the first one, or nothing in one of the columns ``chosen`` for each side."""
+    """Rejects rows that have not as many columns as the first one, or nothing in the columns ``chosen`` for a side.
 
-    def __init__(self, width: int, chosen: Sequence[Sequence[int]]):
-        self.width, self._chosen = width, chosen
+    ``whole``: a side of several columns needs a value in each of them.
+    """
+
+    def __init__(self, width: int, chosen: Sequence[Sequence[int]], *, whole: bool = False):
+        self.width, self._chosen, self._whole = width, chosen, whole
 
     def __call__(self, lines: Lines) -> None:
         tabs = np.flatnonzero(lines.array == TAB)
@@ -144,16 +148,21 @@ class Judge:
         rows = np.flatnonzero(filled & (columns == self.width))
         if not len(rows):
             return
+        for side, chosen in zip(("source", "target", "third"), self._chosen, strict=False):
+            blank = [self._blank(lines, tabs, first[rows], rows, column) for column in chosen]
+            empty = set.union(*blank) if self._whole else set.intersection(*blank)
+            for i in sorted(empty):
+                lines.reject(int(rows[i]), "an empty side", side)
+
+    def _blank(self, lines: Lines, tabs: Places, first: Places, rows: Places, column: int) -> set[int]:
+        """Return which of ``rows`` have nothing in a column."""
+        begins = tabs[first + column - 1] + 1 if column else lines.starts[rows]
+        ends = tabs[first + column] if column < self.width - 1 else lines.ends[rows]
+        # A value is blank only if it begins with a space or has no length: few rows need a closer look.
         last = len(lines.array) - 1
-        named = zip(("source", "target", "third"), self._chosen, strict=False)
-        for side, column in ((side, column) for side, columns in named for column in columns):
-            begins = tabs[first[rows] + column - 1] + 1 if column else lines.starts[rows]
-            ends = tabs[first[rows] + column] if column < self.width - 1 else lines.ends[rows]
-            # A value is blank only if it begins with a space or has no length: few rows need a closer look.
-            doubtful = (begins == ends) | (lines.array[np.minimum(begins, last)] == SPACE)
-            for i in np.flatnonzero(doubtful).tolist():
-                if not lines.data[begins[i] : ends[i]].strip():
-                    lines.reject(int(rows[i]), "an empty side", side)
+        doubtful = (begins == ends) | (lines.array[np.minimum(begins, last)] == SPACE)
+        found = np.flatnonzero(doubtful).tolist()
+        return {i for i in found if not lines.data[begins[i] : ends[i]].strip()}
 
 
 def _in_quotes(rows: Sequence[Sequence[str]]) -> bool:
