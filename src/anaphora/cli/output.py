@@ -25,7 +25,7 @@ def command_name() -> str:
 
 
 def say(text: str = "", *, newline: bool = True) -> None:
-    """Write to the person at the terminal, on stderr. Where nobody reads it any more, the command goes on in silence."""
+    """Write to the person at the terminal, on stderr. Once its reader has gone, the command goes on in silence."""
     try:
         click.echo(text, err=True, nl=newline, color=colour_for(sys.stderr))
     except OSError:  # `2>&1 | head`, a terminal that was closed, a full disk behind `2> log`
