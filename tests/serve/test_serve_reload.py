@@ -84,6 +84,38 @@ def test_a_damaged_folder_is_refused_and_the_old_one_goes_on(copied, folder_of):
     runs.close()
 
 
+def test_a_version_that_fails_in_any_way_is_refused_and_the_next_one_is_loaded(
+    copied, folder_of, monkeypatch
+):
+    """B6: whatever its load raised beside our own errors ended the watch for good."""
+    said = []
+    runs = Runs({"run": copied}, Limits(reload_seconds=0.02), Metrics(), device="cpu", say=said.append)
+    old, loaded, failing = runs.get(), Runs._loaded, [AttributeError("x"), MemoryError(), RecursionError(), 0]
+
+    def load(self, name, folder):
+        error = failing.pop(0)
+        if error:
+            raise error
+        return loaded(self, name, folder)
+
+    monkeypatch.setattr(Runs, "_loaded", load)
+
+    async def wait():
+        watching = asyncio.create_task(runs.watch())
+        for number in range(4):
+            (copied / "config.json").touch()
+            await own_loop.until(lambda n=number: len(said) == n + 1)
+        assert not watching.done()
+        watching.cancel()
+
+    own_loop.run(wait())
+    assert runs.get() is not old
+    assert all("was not loaded again" in one and "cannot be read" in one for one in said[:3])
+    assert "AttributeError" in said[0]
+    assert "was loaded again" in said[3]
+    runs.close()
+
+
 def test_a_damaged_run_is_not_served(copied):
     content = bytearray((copied / "model.safetensors").read_bytes())
     content[-1] ^= 1

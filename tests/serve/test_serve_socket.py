@@ -29,12 +29,16 @@ JSON = {"content-type": "application/json"}
 class Process:
     """``anaphora serve`` with these arguments."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None):
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, descriptors: int = 0):
         self.process = popen(
             ["-m", "anaphora", "serve", *arguments, "--port", "0"],
             stdin=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
         )
+        if descriptors:
+            import resource
+
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (descriptors, descriptors))
         assert self.process.stderr is not None
         lines = []
         while not (found := re.search(r"at (https?)://[^:]+:(\d+)/", "".join(lines))):
@@ -61,8 +65,8 @@ class Process:
         finally:
             connection.close()
 
-    def end(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
         try:
             return self.process.wait(120)
         finally:
@@ -141,6 +145,53 @@ def test_many_connections_at_once(one, count):
                 answered += got.endswith(wanted)
         assert one.ask() == (200, wanted)
     assert answered == count
+
+
+def test_no_descriptors_are_left_and_it_is_said_at_most_once(folder_of):
+    """E11, B5: 120 idle connections wrote 17,000 tracebacks; now those above the cap are closed, and others are answered."""
+    started = Process(str(folder_of("classify")), "--device", "cpu", descriptors=90)
+    try:
+        status, wanted = started.ask()
+        with contextlib.ExitStack() as held:
+            for _ in range(150):
+                held.enter_context(socket.create_connection(("127.0.0.1", started.port), timeout=120))
+            closed = held.pop_all()
+        closed.close()
+        for _ in range(20):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, answer = started.ask()
+                if status == 200:
+                    break
+            time.sleep(0.2)
+        assert (status, answer) == (200, wanted)
+    finally:
+        assert started.end() == 0
+    assert len(started.said) <= 1
+    assert "Traceback" not in "".join(started.said)
+
+
+def test_a_websocket_ends_after_its_error_whatever_the_client_goes_on_to_send(one):
+    """B13: 3 GB were read and thrown away in 8 seconds."""
+    head = (
+        f"GET /v1/listen HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    frame = b"\x82\xff" + (1 << 16).to_bytes(8, "big") + b"\0" * 4 + b"\0" * (1 << 16)
+    with socket.create_connection(("127.0.0.1", one.port), timeout=120) as client:
+        client.sendall(head.encode())
+        sent = 0
+        with pytest.raises(ConnectionError):
+            while sent < 1 << 28:
+                client.sendall(frame)
+                sent += len(frame)
+    assert sent < 1 << 26
+    assert one.ask()[0] == 200
+
+
+def test_a_hangup_ends_the_server_in_order(folder_of):
+    started = Process(str(folder_of("classify")), "--device", "cpu")
+    assert started.ask()[0] == 200
+    assert started.end(signal.SIGHUP) == 0
 
 
 def test_sigterm_under_load_loses_no_accepted_request(folder_of):
