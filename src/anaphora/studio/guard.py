@@ -11,6 +11,8 @@ from anaphora.web.answers import Left, Message, Receive, Scope, Send, refuse, wh
 
 TOKEN = "x-anaphora-token"
 LONGEST_QUERY = 64_000
+MOST_WRITES = 2
+"""Requests with a body that are received at the same time, so that their bodies are few."""
 DEADLINE = 60.0
 """Seconds a request may take, streams excepted."""
 
@@ -34,6 +36,7 @@ class Guard:
     ):
         self._app, self._token, self._port = app, token, port
         self._writes = dict(writes or {})
+        self._writing = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -46,6 +49,17 @@ class Guard:
             await refuse(send, *refused)
             return
 
+        if scope["method"] == "POST":
+            if self._writing >= MOST_WRITES:
+                await refuse(send, 503, "too much is being sent at once; try again in a moment.")
+                return
+            self._writing += 1
+        try:
+            await self._answer(scope, receive, send)
+        finally:
+            self._writing -= scope["method"] == "POST"
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         dressed = with_headers(send)
         if scope["path"] == "/api/watch":
             await self._app(scope, receive, dressed)

@@ -231,6 +231,9 @@ class Pictures:
         text = wanted.text if wanted.view.of != "dev" or wanted.view.lines else ""
         key = (run.id, stamp, wanted.view.of, text, wanted.target, wanted.search, wanted.view.what)
         if key not in self._traces:
+            typed = wanted.text.splitlines() if wanted.view.lines else [text, wanted.target]
+            given = self.given(wanted, model)
+            check_cost(model, typed, given.get("beam"), times=LOOKS if wanted.view.what else 1)
             if wanted.view.of == "dev":
                 from anaphora.tasks.gathered import gather
 
