@@ -15,14 +15,13 @@ import shutil
 import site
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError
-from anaphora.files.writing import write_synced
+from anaphora.files.writing import scratch_folder, write_new
 
 Process = subprocess.Popen[bytes]
 DEVNULL, PIPE, STDOUT = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
@@ -102,11 +101,11 @@ def open_page(address: str) -> None:
 def _open(address: str) -> None:
     import webbrowser
 
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="anaphora-page-") as folder:
+    with contextlib.suppress(OSError), scratch_folder("anaphora-page-") as folder:
         page, there = Path(folder) / "open.html", html.escape(address)  # the folder is closed to others
         head = '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
         link = f'<meta http-equiv="refresh" content="0; url={there}"><a href="{there}">Anaphora</a>\n'
-        write_synced(page, f"{head}{link}".encode())
+        write_new(page, f"{head}{link}".encode())
         webbrowser.open(page.as_uri())
         threading.Event().wait(_PAGE_SECONDS)  # a browser that has yet to start reads it late
 

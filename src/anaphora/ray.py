@@ -15,7 +15,6 @@ Run folders and data must be on a disk that all machines see. Ray is imported wh
 from __future__ import annotations
 
 import importlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import AnaphoraError, SettingsError
+from anaphora.files.writing import scratch_folder
 
 __all__ = ["Predictor", "application", "trainer"]
 
@@ -173,7 +173,7 @@ def trainer(
         found = kind.resume(place) if begun else model.fit(data, valid=valid, out=place, force=force)
         result = found.result_
         metrics = {"steps": result.steps, **{f"dev_{name}": value for name, value in result.metrics.items()}}
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch_folder() as folder:
             first = train.get_context().get_world_rank() == 0
             if first:  # Ray keeps metrics with a checkpoint: the trained model alone
                 found.save(folder, force=True)

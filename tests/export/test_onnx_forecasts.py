@@ -112,8 +112,10 @@ def test_a_damaged_chain_is_refused(tmp_path: Path) -> None:
     (described,) = (path for path in tmp_path.rglob("*.json") if '"chain"' in path.read_text())
     document = json.loads(described.read_text())
     document["facts"]["chain"][0].pop()
-    described.write_text(json.dumps(document))
+    from anaphora.files.parsing import seal_of
     from anaphora.runtime import load
+
+    described.write_text(json.dumps(document | {"sha256": seal_of(document)}))
 
     with pytest.raises(an.AnaphoraError, match=r"cannot be used .*; export the run again"):
         load(described.parent)

@@ -118,8 +118,11 @@ def test_what_the_runtime_refuses_is_a_sentence(tmp_path: Path) -> None:
     def damage(content: bytes) -> None:
         (out / PACKED).write_bytes(content)
         manifest["files"][PACKED] = hashlib.sha256(content).hexdigest()
-        (out / "export.json").write_text(json.dumps(manifest), encoding="utf-8")
+        (out / "export.json").write_text(
+            json.dumps(manifest | {"sha256": seal_of(manifest)}), encoding="utf-8"
+        )
 
+    from anaphora.files.parsing import seal_of
     from anaphora.runtime import load
 
     whole = (out / PACKED).read_bytes()
@@ -137,7 +140,7 @@ def test_what_the_runtime_refuses_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(an.AnaphoraError, match=r"ngrams\.txt\.gz: is not the file that was exported"):
         load(out)
     del manifest["files"][PACKED]
-    (out / "export.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (out / "export.json").write_text(json.dumps(manifest | {"sha256": seal_of(manifest)}), encoding="utf-8")
     with pytest.raises(
         an.AnaphoraError, match=r"ngrams\.txt\.gz: there is no such file; export the run again"
     ):

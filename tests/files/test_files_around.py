@@ -34,7 +34,6 @@ AROUND = {
     "data/vocabularies.py": {"json.loads"},
     "data/bpe_dropout.py": {"json.loads"},
     "learn/pictures.py": {".read_text()"},
-    "learn/site/build.py": {".read_text()"},
     "data/tokenizers.py": {"json.loads"},
     "training/state.py": {"json.loads"},
     "training/launch.py": {"json.loads"},  # what another process of the job kept in torchrun's store
@@ -46,13 +45,9 @@ AROUND = {
     "cli/writing.py": {"json.loads"},
     "tasks/bulk/outfile.py": {"json.loads"},
     "tasks/bulk/values.py": {"json.loads"},
-    "tasks/exporting/archive.py": {".read_bytes()"},
-    "tasks/exporting/ctranslate2.py": {".read_bytes()", ".read_text()", "json.loads"},
-    "native/c.py": {
-        ".read_bytes()",
-        ".read_text()",
-    },  # a compiler's result, in a private folder
+    "tasks/exporting/ctranslate2.py": {".read_text()", "json.loads"},
     # the package's own files
+    "native/c.py": {".read_text()"},
     "studio/app.py": {".read_bytes()"},
     "serving/pages.py": {".read_bytes()"},
     "kernels/decode/cuda.py": {".read_text()"},

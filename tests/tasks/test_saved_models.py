@@ -202,7 +202,7 @@ def test_newer_tokenizer_and_weights_are_refused(broken):
     run = RunFolder(broken)
     tensors, facts = run.load_model()
     tokenizer = json.loads(run.read_text("tokenizer.json"))
-    run.write_text("tokenizer.json", json.dumps({**tokenizer, "format": 2}))
+    run.write("tokenizer.json", json.dumps({**tokenizer, "format": 2}))
     save_weights(run.model, tensors, facts={**facts, "files": run.fingerprints()})
     assert "its format is 2" in refused(broken)
 

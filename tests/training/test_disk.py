@@ -109,7 +109,9 @@ def test_the_folder_vanishes(tmp_path):
 def test_a_file_in_the_place_of_a_folder(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "checkpoints").write_text("")
-    with pytest.raises(RunError, match=r"checkpoints: cannot be written \(file exists\)"):
+    with pytest.raises(
+        RunError, match=r"checkpoints: cannot be written \(is a link or a file, not a folder\)"
+    ):
         toy_trainer(tmp_path / "run").run()
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"):
@@ -138,6 +140,6 @@ def test_a_read_only_folder(tmp_path, monkeypatch):
     with pytest.raises(
         RunError, match=r"config.json: cannot be written \(read-only file system\); make it writable"
     ):
-        run.write_text("config.json", "{}")
+        run.write("config.json", "{}")
     with pytest.raises(RunError, match=r"read-only file system"), run.lock():
         pass

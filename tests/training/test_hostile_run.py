@@ -153,10 +153,10 @@ def test_weights_of_a_checkpoint_are_no_export(run):
 def test_weights_belong_to_a_tokenizer_or_to_none(tmp_path):
     """X7: a tokenizer put beside weights that name none is not theirs."""
     run = RunFolder.create(tmp_path / "run")
-    run.write_text("config.json", "{}")
+    run.write("config.json", "{}")
     run.model.write_bytes(pack({"w": torch.zeros(1)}, facts={"files": run.fingerprints(), "step": 1}))
     run.load_model()
-    run.write_text("tokenizer.json", "{}")
+    run.write("tokenizer.json", "{}")
     with pytest.raises(RunError, match=r"tokenizer.json: is not the one these weights were trained with"):
         run.load_model()
     run.model.write_bytes(pack({"w": torch.zeros(1)}, facts={"step": 1}))

@@ -222,10 +222,10 @@ def test_with_an_average_it_is_the_average_that_is_exported(tmp_path):
 
 def test_the_export_names_its_config(tmp_path):
     run = RunFolder.create(tmp_path / "run")
-    run.write_text("config.json", "{}")
+    run.write("config.json", "{}")
     finish(run.path, steps=6)
     assert set(run.load_model()[1]["files"]) == {"config.json"}
-    run.write_text("config.json", '{"steps": 8}')  # a run made longer: its weights must name the new file
+    run.write("config.json", '{"steps": 8}')  # a run made longer: its weights must name the new file
     finish(run.path, steps=6)
     run.load_model()
 

@@ -10,15 +10,19 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from anaphora.errors import RunError
+from anaphora.files.writing import rename
 from anaphora.training.journal import Journal, read_journal
 from anaphora.training.lock import _started
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import save_weights
+
+CONFIG = '{"format": 1, "anaphora": "0.2.0", "task": "toy"}'
 
 HOLD = """
 import sys, time
@@ -35,7 +39,7 @@ def test_create_and_open(tmp_path):
     assert not list(run.path.iterdir())
     with pytest.raises(RunError, match="not a run: it has no config"):
         RunFolder.open(run.path)
-    run.write_text("config.json", '{"ü": 1}')
+    run.write("config.json", '{"ü": 1}')
     assert RunFolder.open(run.path).read_text("config.json") == '{"ü": 1}'
     with pytest.raises(RunError, match="no such folder"):
         RunFolder.open(tmp_path / "c")
@@ -43,7 +47,7 @@ def test_create_and_open(tmp_path):
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path):
     run = RunFolder.create(tmp_path / "run")
-    run.write_text("config.json", "{}")
+    run.write("config.json", "{}")
     with pytest.raises(RunError, match="already holds a run; continue it with `anaphora resume"):
         RunFolder.create(run.path)
     (tmp_path / "mine").mkdir()
@@ -59,8 +63,8 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path):
 
 def test_force_removes_a_run_and_nothing_else(tmp_path):
     run = RunFolder.create(tmp_path / "run")
-    run.write_text("config.json", "{}")
-    run.write_text("notes.txt", "keep me")
+    run.write("config.json", CONFIG)
+    run.write("notes.txt", "keep me")
     (run.checkpoints / "step-00000005").mkdir(parents=True)
     (run.checkpoints / "mine").mkdir()
     RunFolder.create(run.path, force=True)
@@ -70,8 +74,8 @@ def test_force_removes_a_run_and_nothing_else(tmp_path):
 
 def write_all(run):
     """What a training has written before its first step."""
-    run.write_text("config.json", "{}")
-    run.write_text("timings.jsonl", "{}\n")
+    run.write("config.json", CONFIG)
+    run.write("timings.jsonl", "{}\n")
     for folder in (run.film, run.path / "data"):
         folder.mkdir(exist_ok=True)
         (folder / "step-00000000.safetensors").write_text("")
@@ -105,10 +109,10 @@ def test_a_refused_training_with_force_puts_the_older_run_back(tmp_path):
     run = RunFolder(tmp_path / "run")
     with run.begun():
         write_all(run)
-        run.write_text("model.safetensors", "years of work")
+        run.write("model.safetensors", "years of work")
         (run.checkpoints / "step-00000005").mkdir(parents=True)
         (run.checkpoints / "step-00000005" / "state.json").write_text("{}")
-        run.write_text("notes.txt", "mine")
+        run.write("notes.txt", "mine")
     before = contents(run.path)
     seen = []
     refuse(run, force=True, then=lambda run: seen.append(run.model.exists()))
@@ -123,8 +127,8 @@ def test_an_older_run_that_cannot_be_set_aside_stays_whole(tmp_path, monkeypatch
     run = RunFolder(tmp_path / "run")
     with run.begun():
         write_all(run)
-        run.write_text("model.safetensors", "years of work")
-    before, rename, moved = contents(run.path), type(run.path).rename, []
+        run.write("model.safetensors", "years of work")
+    before, moved = contents(run.path), []
 
     def failing(path, target):
         moved.append(path.name)
@@ -132,7 +136,7 @@ def test_an_older_run_that_cannot_be_set_aside_stays_whole(tmp_path, monkeypatch
             raise OSError(errno.EACCES, "Permission denied", str(path))
         return rename(path, target)
 
-    monkeypatch.setattr(type(run.path), "rename", failing)
+    monkeypatch.setattr("anaphora.training.run.rename", failing)
     with pytest.raises(RunError, match=r"(?i)permission denied"), run.begun(force=True):
         pass
     assert contents(run.path) == before
@@ -142,12 +146,28 @@ def test_the_older_run_is_gone_once_training_begins_or_has_ended(tmp_path):
     run = RunFolder(tmp_path / "run")
     for work in (run.sweep, lambda: None):  # by steps, which begin with a sweep, and in one go
         with run.begun(force=True):
-            run.write_text("model.safetensors", "old")
-            run.write_text("config.json", "{}")
+            run.write("model.safetensors", "old")
+            run.write("config.json", CONFIG)
         with run.begun(force=True):
             work()
-            run.write_text("config.json", "{}")
+            run.write("config.json", CONFIG)
         assert sorted(os.listdir(run.path)) == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "README.md", "model.safetensors", "base.safetensors"]
+)
+@pytest.mark.parametrize("content", ["years of work", "{}", '{"task": "fill-mask", "format": "pt"}', "[1]"])
+def test_force_replaces_no_files_of_others_that_have_the_names_of_a_run(tmp_path, name, content):
+    """Many models of other programs are a config.json, a tokenizer.json and a model.safetensors."""
+    (tmp_path / name).write_text(content)
+    (tmp_path / "checkpoints" / "step-1").mkdir(parents=True)
+    run = RunFolder(tmp_path)
+    with pytest.raises(RunError, match="files that anaphora did not write"):
+        RunFolder.create(tmp_path, force=True)
+    with pytest.raises(RunError, match="files that anaphora did not write"), run.begun(force=True):
+        pass
+    assert contents(tmp_path) == {Path(name): content}
 
 
 def test_a_training_that_is_refused_leaves_what_was_there(tmp_path):
@@ -155,7 +175,7 @@ def test_a_training_that_is_refused_leaves_what_was_there(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rows.tsv").write_text("years of work")
     (tmp_path / "thesis.txt").write_text("years of work")
-    refuse(run, force=True, then=lambda run: run.write_text("by-a-callback.txt", ""))
+    refuse(run, force=True, then=lambda run: run.write("by-a-callback.txt", ""))
     assert sorted(os.listdir(tmp_path)) == ["by-a-callback.txt", "data", "thesis.txt"]
     assert os.listdir(tmp_path / "data") == ["rows.tsv"]
     with pytest.raises(RunError, match="is not empty"), run.begun():
@@ -195,10 +215,10 @@ def test_what_a_kill_left_before_the_config_goes_with_the_next_refusal(tmp_path)
 
 def test_weights_must_belong_to_the_config_beside_them(tmp_path):
     run = RunFolder.create(tmp_path / "run")
-    run.write_text("config.json", "{}")
+    run.write("config.json", "{}")
     save_weights(run.model, {"w": torch.zeros(1)}, facts={"files": run.fingerprints()})
     assert run.load_model()[0]["w"].tolist() == [0.0]
-    run.write_text("config.json", '{"hidden": 512}')
+    run.write("config.json", '{"hidden": 512}')
     with pytest.raises(RunError, match=r"config.json: is not the one these weights were trained with"):
         run.load_model()
     run.config.unlink()
@@ -275,7 +295,7 @@ def test_sweep_removes_what_a_crash_left(tmp_path):
     (run.path / ".tmp-1").write_text("half")
     (run.checkpoints / ".tmp-2").mkdir(parents=True)
     (run.checkpoints / ".tmp-2" / "model.safetensors").write_text("half")
-    run.write_text("config.json", "{}")
+    run.write("config.json", "{}")
     run.sweep()
     assert sorted(os.listdir(run.path)) == ["checkpoints", "config.json"]
     assert os.listdir(run.checkpoints) == []

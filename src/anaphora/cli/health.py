@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import scratch_file
 
 State = Literal["fine", "note", "bad"]
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "pydantic", "click", "rich", "sacrebleu")
@@ -181,7 +182,7 @@ def _compiler() -> Iterator[Finding]:
 def _disk() -> Iterator[Finding]:
     for topic, folder in (("current folder", Path.cwd()), ("temporary files", Path(tempfile.gettempdir()))):
         try:
-            with tempfile.TemporaryFile(dir=folder):
+            with scratch_file(folder):
                 free = shutil.disk_usage(folder).free
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

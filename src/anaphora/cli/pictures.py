@@ -39,12 +39,12 @@ def check_files(files: dict[str, str]) -> None:
 
 def write_files(picture: Any, files: dict[str, str]) -> None:
     """Write each file in the form its option asks for, whatever its name ends in."""
-    from anaphora.files.writing import folder_for, writing
+    from anaphora.files.writing import folder_for, replace_file, writing
 
     for kind, name in files.items():
         content = getattr(picture, kind)()
         with folder_for(Path(name)), writing(Path(name)):
-            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            replace_file(Path(name), content if isinstance(content, bytes) else content.encode())
 
 
 def draw(picture: Any) -> None:

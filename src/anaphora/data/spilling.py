@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files.writing import make_folder, replacing
 
 
 def save_arrays(path: Path, **arrays: Any) -> None:
@@ -24,20 +23,10 @@ def save_arrays(path: Path, **arrays: Any) -> None:
 def written_whole(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
     """A file to write to (text, unless it is ``binary``); it takes its place at ``path`` at the end of the block, synced
     to the disk, and leaves nothing behind if the block fails."""
-    text: dict[str, Any] = {} if binary else {"encoding": "utf-8", "newline": "\n"}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "wb" if binary else "w", dir=path.parent, prefix=f".{path.stem}-", delete=False, **text
-        ) as file:
-            try:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        make_folder(path.parent)
+        with replacing(path, text=not binary) as file:
+            yield file
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror or error}; free space or choose another folder."

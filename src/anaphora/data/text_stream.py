@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from anaphora.data.pooled import random_of
 from anaphora.data.text import Text
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.files.writing import scratch_file
 
 HELD_TEXT = 256_000_000
 """Characters of text up to which the ids are held in memory; those of more are in a file without a name."""
@@ -30,10 +30,7 @@ def encode_stream(text: Text, tokenizer: Tokenizer) -> Ids:
     if text.characters <= HELD_TEXT:
         ids: Ids = np.concatenate([first, *parts])
     else:
-        folder = text.folder
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:  # the array that is made of it stays
+        with scratch_file(text.folder) as file:  # the array that is made of it stays
             for part in (first, *parts):
                 file.write(part.tobytes())
             file.flush()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 DEEPEST = 100
@@ -50,6 +51,17 @@ def parse_json(
     if _HALF.search(text) or (_ESCAPED_HALF.search(text) and _HALF.search(_texts(document))):
         raise ValueError("a text in it holds half a character (lone surrogate)")
     return document
+
+
+def canonical(value: Any) -> str:
+    """Return JSON with one spelling: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def seal_of(document: Mapping[str, Any]) -> str:
+    """Return the sha256 that a document holds of itself, as its field ``sha256``."""
+    rest = {name: value for name, value in document.items() if name != "sha256"}
+    return hashlib.sha256(canonical(rest).encode(errors="surrogatepass")).hexdigest()
 
 
 def _integer(digits: str) -> int:

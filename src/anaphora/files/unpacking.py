@@ -7,7 +7,6 @@ import errno
 import gzip
 import io
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +16,7 @@ from typing import IO, Any, BinaryIO
 from anaphora.errors import DataError
 from anaphora.files.bounds import SMALL, limits
 from anaphora.files.opening import Refused, open_plain
+from anaphora.files.writing import scratch_file
 
 _CHUNK = 1 << 20
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
@@ -87,10 +87,7 @@ def unpacked_to_disk(path: str | Path, folder: Path | None) -> int:
 
 def written_to_disk(blocks: Iterable[bytes], folder: Path | None) -> int:
     """A descriptor of a file without a name in ``folder`` (None: the system's) that holds ``blocks``."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0))
+    with scratch_file(folder) as scratch:
         for block in blocks:
             rest = memoryview(block)
             while rest:

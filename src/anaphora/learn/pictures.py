@@ -14,6 +14,7 @@ from typing import Any
 
 from anaphora._version import __version__
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import make_folder, replace_file
 from anaphora.learn.page import Lesson, lessons
 from anaphora.views import html as page_of_view
 from anaphora.views.picture import Picture
@@ -37,7 +38,7 @@ def draw(folder: str | Path, *, progress: Callable[[Lesson], None] | None = None
                 progress(one)
             draw_one(one, place)
         found += sorted(place.glob("*.svg"))
-    (folder / "slides.html").write_text(slides(folder), encoding="utf-8")
+    replace_file(folder / "slides.html", slides(folder).encode())
     return found
 
 
@@ -49,7 +50,7 @@ def drawn(lesson: Lesson, place: Path) -> bool:
 
 def draw_one(lesson: Lesson, place: Path) -> None:
     """Run the lesson's code in the folder ``place``, up to its picture. An `AnaphoraError` where it fails."""
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     end = lesson.source.index("## Break it")
     last = lesson.source.count("\n", 0, end)
     namespace: dict[str, object] = {"__name__": "__lesson__"}
@@ -72,9 +73,9 @@ def keeping(lesson: Lesson, place: Path) -> Iterator[None]:
     def both(self: Picture, path: str | Path) -> Path:
         written = save(self, path)
         if written.suffix == ".svg":
-            place.mkdir(parents=True, exist_ok=True)
-            (place / written.name).write_text(self.svg(), encoding="utf-8")
-            (place / f"{written.stem}.html").write_text(self.html(), encoding="utf-8")
+            make_folder(place)
+            replace_file(place / written.name, self.svg().encode())
+            replace_file(place / f"{written.stem}.html", self.html().encode())
         return written
 
     place = Path(os.path.abspath(place))
@@ -85,7 +86,7 @@ def keeping(lesson: Lesson, place: Path) -> Iterator[None]:
     finally:
         patched.save = save
     if place.is_dir():
-        (place / _KEPT).write_text(_made_from(lesson), encoding="utf-8")
+        replace_file(place / _KEPT, _made_from(lesson).encode())
 
 
 def _made_from(lesson: Lesson) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -16,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora import processes
+from anaphora.files import read_bytes
+from anaphora.files.writing import scratch_folder, write_new
 from anaphora.native import cache as kernel_cache
 from anaphora.native import isa
 
@@ -109,9 +110,9 @@ def _opened(path: Path) -> ctypes.CDLL | None:
 def _build(tool: str, source: str) -> bytes:
     """The shared library compiled from ``source``."""
     try:
-        with tempfile.TemporaryDirectory(prefix="anaphora-build-") as folder:
+        with scratch_folder("anaphora-build-") as folder:
             text, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-            text.write_text(source)
+            write_new(text, source.encode())
             done = processes.run(
                 [tool, *FLAGS, *isa.march_flags(), str(text), "-o", str(made), "-lm", "-lpthread"],
                 timeout=SECONDS,
@@ -121,7 +122,7 @@ def _build(tool: str, source: str) -> bytes:
             )
             if done.returncode or not made.exists():
                 raise CannotCompile(f"{tool} failed: {(done.stderr or done.stdout).strip()[:500]}")
-            return made.read_bytes()
+            return read_bytes(made)
     except (OSError, processes.TimeoutExpired) as error:
         raise CannotCompile(f"{tool} could not be run: {error}") from error
 

@@ -20,6 +20,7 @@ from safetensors.numpy import save as pack_arrays
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.writing import make_folder, replace_file
 from anaphora.training.tables import html_table
 
 SCHEMA = 2
@@ -203,11 +204,9 @@ class Trace:
                 "use a shorter text or a narrower beam."
             )
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             for name, content in (("arrays.safetensors", arrays), ("trace.json", text)):
-                aside = folder / f".{name}.tmp"
-                aside.write_bytes(content)
-                aside.replace(folder / name)
+                replace_file(folder / name, content)
         except OSError as error:
             raise DataError(f"{folder}: the trace cannot be written ({error.strerror}).") from None
         return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files.parsing import seal_of
 
 FORMAT = 2
 MANIFEST = "export.json"
@@ -83,6 +85,13 @@ def read_folder(folder: str | Path, *, trust: bool = False) -> Exported:
             raise RunError(
                 f"{path} has format {given['format']!r}, this version reads {FORMAT}; export the run again with it."
             )
+        if "sha256" not in given:
+            warnings.warn(
+                f"{path}: was exported by version 0.2, which did not seal {MANIFEST}; export the run again.",
+                stacklevel=3,
+            )
+        elif given["sha256"] != seal_of(given):
+            raise RunError(f"{path / MANIFEST}: was changed since the export; export the run again.")
         files = {
             str(name): _verified(path / Path(str(name)).name, str(digest))
             for name, digest in given["files"].items()

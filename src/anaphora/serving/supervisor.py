@@ -12,10 +12,8 @@ import dataclasses
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +23,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from anaphora import processes
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import scratch_folder
 from anaphora.serving.limits import Limits
 from anaphora.web.listening import handled
 
@@ -93,11 +92,11 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code of the server."""
-        counts = tempfile.mkdtemp(prefix="anaphora-metrics-")
+        counts = scratch_folder("anaphora-metrics-")
         threads = str(max(1, (os.cpu_count() or 1) // self._count))
         self._environment = {
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads),
-            "PROMETHEUS_MULTIPROC_DIR": counts,
+            "PROMETHEUS_MULTIPROC_DIR": counts.name,
         }
         try:
             with handled(self._end):
@@ -110,7 +109,7 @@ class Supervisor:
                 worker.process.wait()
                 worker.close()
             self._selector.close()
-            shutil.rmtree(counts, ignore_errors=True)
+            counts.cleanup()
 
     def _watch(self) -> int:
         announced = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from anaphora.errors import AnaphoraError
 from anaphora.files import parse_json
+from anaphora.files.writing import remove
 
 _alone = threading.Event()
 """Set when the supervisor is gone, which would have removed the folder of counts."""
@@ -43,7 +43,7 @@ def main() -> int:
         return 2
     finally:
         if _alone.is_set():
-            shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
+            remove(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
     return 0
 
 

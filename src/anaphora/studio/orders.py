@@ -11,6 +11,7 @@ from typing import Any
 
 from anaphora.data.corpora import CORPORA
 from anaphora.errors import DataError, SettingsError
+from anaphora.files import is_folder
 from anaphora.settings.files import parse_value
 from anaphora.tasks.registry import TASKS, resolve
 
@@ -81,7 +82,7 @@ def _check_data(task: str, data: str, upload: bool, runs: Path) -> None:
     if upload:
         check_file(data)
         path = runs / UPLOADS / data
-        if path.is_symlink() or not path.is_file():
+        if not is_folder(path.parent) or path.is_symlink() or not path.is_file():
             raise DataError(f"{data} was not dropped here; drop it again.")
         return
     name, _, variant = data.partition(":")

@@ -14,7 +14,8 @@ from typing import Any
 
 from anaphora import processes
 from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.files import parse_json, read_tail
+from anaphora.files import clause, is_folder, parse_json, read_tail
+from anaphora.files.writing import make_inner_folder, open_replaced, write_new
 from anaphora.studio.orders import UPLOADS, catalogue, check_file, read_order, shown
 from anaphora.studio.runs import Run
 from anaphora.training.lock import read_holder
@@ -138,25 +139,23 @@ class Starter:
         self._check_allowed()
         check_file(name)
         folder = self.folder / UPLOADS
-        if folder.is_symlink():
-            raise DataError(f"{UPLOADS} is a link, so that nothing is written into it.")
         if len(content) > BIGGEST_FILE:
             raise DataError(f"the file is larger than {BIGGEST_FILE >> 20} MiB; use the command.")
         if len(self.files()) >= MOST_FILES:
             raise DataError(f"there are {MOST_FILES} files already; remove some of {UPLOADS}.")
         try:
-            folder.mkdir(exist_ok=True)
-            # a file that is there is not replaced: a run may need it to be resumed
-            with open(folder / name, "xb") as file:
-                file.write(content)
+            make_inner_folder(folder)
+            write_new(folder / name, content)  # one that is there stays: a run may need it to be resumed
         except FileExistsError:
             raise DataError(f"there is a file {name} already; give it another name.") from None
         except OSError as error:
-            raise DataError(f"{name} cannot be written ({error.strerror}).") from None
+            raise DataError(f"{name} cannot be written: {UPLOADS} {clause(error)}.") from None
         return {"files": self.files()}
 
     def files(self) -> list[str]:
         """The names of dropped files."""
+        if not is_folder(self.folder / UPLOADS):
+            return []
         try:
             with os.scandir(self.folder / UPLOADS) as entries:
                 return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -183,12 +182,10 @@ class Starter:
             if len(living) >= self.most:
                 raise AnaphoraError(f"{living[0].run} is being trained; stop it first, or wait.")
             logs = self.folder / ".studio"
-            if logs.is_symlink():
-                raise DataError(".studio is a link, so that nothing is written into it.")
             try:
-                logs.mkdir(exist_ok=True)
+                make_inner_folder(logs)
                 log = logs / f"{name.replace('/', '-')[:80]}.log"
-                with open(log, "wb") as out:
+                with os.fdopen(open_replaced(log), "wb") as out:
                     process = processes.start(
                         _argv(words),
                         stdin=processes.DEVNULL,
@@ -198,7 +195,7 @@ class Starter:
                         start_new_session=True,  # Ctrl-C ends the studio, which then ends its trainings in order
                     )
             except OSError as error:
-                raise AnaphoraError(f"the training cannot be started ({error.strerror}).") from None
+                raise AnaphoraError(f"the training cannot be started (.studio {clause(error)}).") from None
             ended = [one for one in self._trainings if one.process.poll() is not None]
             self._trainings = [*living, *ended[-MOST_KEPT:]]
             self._trainings.append(Training(name, shown(words, self.folder), log, process))

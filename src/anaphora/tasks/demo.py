@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from anaphora.tasks.claim import claim
+from anaphora.files.writing import claim
 from anaphora.tasks.translate.estimator import Translator
 from anaphora.training.progress import Reporter
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anaphora.errors import DataError
+from anaphora.files.writing import remove_file
 from anaphora.training.journal import Journal
 from anaphora.training.loop import TrainingResult
 from anaphora.training.progress import Reporter
@@ -34,7 +35,7 @@ def learn_directly(
     _check(estimator, metrics)
     facts = {"step": 1, "chosen": "fitted", "files": run.fingerprints()}
     save_weights(run.model, estimator._weights(), facts=facts)
-    run.metrics.unlink(missing_ok=True)
+    remove_file(run.metrics)
     journal = Journal(run.metrics)
     journal.open_whole()
     try:

@@ -6,8 +6,6 @@ What differs from task to task is said by each (see `Task`).
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from anaphora.data.sources.report import reported, say
 from anaphora.errors import RunError, SettingsError
+from anaphora.files.writing import scratch_folder
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
 from anaphora.tasks.bulk.predicting import Predicting
@@ -215,7 +214,7 @@ class Estimator(Intervening, Predicting):
         config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
         self._trained_on = config.data["train"]
         warn_of_skipped(config.data)
-        run.write_text("config.json", config.to_json())
+        run.write("config.json", config.to_json())
         return data, dev
 
     @classmethod
@@ -317,7 +316,7 @@ class Estimator(Intervening, Predicting):
                 run, data, dev, reporter, resume=resume, checkpoint=checkpoint
             )
         if group.main:
-            run.write_text("README.md", self._card(read_config(run.path)))
+            run.write("README.md", self._card(read_config(run.path)))
         group.barrier()
         self._take_weights(run, run.load_model()[0], group.device)
         self._trained_with = self.settings_
@@ -363,7 +362,7 @@ class Estimator(Intervening, Predicting):
         if not run.has_checkpoints():
             config = read_config(run.path)
             now = RunConfig(config.task, settings, config.data)
-            distributed.join(settings.device).on_main(lambda: run.write_text("config.json", now.to_json()))
+            distributed.join(settings.device).on_main(lambda: run.write("config.json", now.to_json()))
         return self._objective_and_batches(data, dev)  # an objective may depend on the number of steps
 
     def _first_weights(self) -> dict[str, Tensor]:
@@ -381,11 +380,11 @@ class Estimator(Intervening, Predicting):
                 f"{run.path}: has trained for {reached} steps already, so nothing is left to do up to step {self.settings_.steps}; "
                 "give a larger number."
             )
-        run.write_text("config.json", now.to_json())
+        run.write("config.json", now.to_json())
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:
             return Path(out)
-        temporary = tempfile.mkdtemp(prefix="anaphora-")
-        weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        return Path(temporary) / "run"
+        temporary = scratch_folder()
+        weakref.finalize(self, temporary.cleanup)
+        return Path(temporary.name) / "run"

@@ -17,6 +17,7 @@ from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json
+from anaphora.files.writing import replace_file
 from anaphora.settings import TextSettings
 from anaphora.settings.own import trusting
 from anaphora.settings.text import SidesSettings
@@ -66,7 +67,7 @@ def read_tokenizer(run: RunFolder, kind: type[T], m: Task) -> T:
 def write_learnt(run: RunFolder, version: int, facts: Mapping[str, Any]) -> None:
     """Write ``learnt.json`` in the task's format ``version``."""
     text = json.dumps({"format": version, **facts}, ensure_ascii=False, indent=1)
-    run.write_text("learnt.json", text + "\n")
+    run.write("learnt.json", text + "\n")
 
 
 @contextmanager
@@ -86,9 +87,9 @@ def write_inputs(
 ) -> None:
     """Write how inputs become numbers, and other ``facts``; ``packed``: n-grams in a file of their own, as an export holds them."""
     if isinstance(inputs, TextInputs):
-        run.write_text("tokenizer.json", inputs.tokenizer.to_json())
+        run.write("tokenizer.json", inputs.tokenizer.to_json())
     if packed and isinstance(inputs, NGramInputs):
-        (run.path / PACKED).write_bytes(inputs.grams.packed())
+        replace_file(run.path / PACKED, inputs.grams.packed())
         inputs = NGramInputs(replace(inputs.grams, known=()))
     write_learnt(run, version, {"inputs": inputs.to_json(), **facts})
 

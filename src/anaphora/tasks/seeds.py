@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import statistics
 import time
 import warnings
@@ -22,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anaphora.errors import AnaphoraError, RunError, SettingsError
-from anaphora.files import parse_json, read_bytes
-from anaphora.files.writing import folder_for, replace_file, writing
+from anaphora.files import is_folder, parse_json, read_bytes
+from anaphora.files.writing import copy_files, folder_for, remove, remove_file, replace_file, writing
 from anaphora.settings.own import parts_of
 from anaphora.tasks.config import read_config
 from anaphora.tasks.own import brought_back
@@ -167,7 +166,7 @@ def begun(model: Estimator, path: Path, seeds: list[int], *, force: bool) -> Ite
             yield
         except BaseException:
             if not any(path.glob("seed-*")):
-                (path / FILE).unlink(missing_ok=True)
+                remove_file(path / FILE)
             raise
 
 
@@ -191,7 +190,7 @@ def _begin(model: Estimator, path: Path, seeds: list[int]) -> None:
         old = RunFolder(path / f"seed-{seed}")
         if old.path.is_dir():
             RunFolder.create(old.path, force=True)  # refuses while another process trains there
-            shutil.rmtree(old.path)
+            remove(old.path)
     labels = getattr(model, "_labels", "str")
     _write(path, _Written(format=FORMAT, task=model.command, seeds=seeds, labels=labels))
 
@@ -207,8 +206,8 @@ def train_next(first: Estimator, path: Path, seed: int, reporter: Reporter | Non
         other._labels = read_seeds(path).labels
 
     def opened(run: RunFolder) -> tuple[Any, Any]:
-        if (origin.path / "data").is_dir():  # rows that were given from Python are kept with the run
-            shutil.copytree(origin.path / "data", run.path / "data", dirs_exist_ok=True)
+        if is_folder(origin.path / "data"):  # rows that were given from Python are kept with the run
+            copy_files(origin.path / "data", run.path / "data")
         other._read_learnt(origin)  # the first run knows how recordings are to be heard
         data, dev = other._reopen(run, config)
         if has_teachers(other):  # their symbols, which may be more than those of the data

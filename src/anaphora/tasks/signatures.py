@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from anaphora.files.writing import replace_file
 from anaphora.settings.base import Settings
 from anaphora.tasks.info import Preset, TaskInfo
 
@@ -230,7 +231,7 @@ def main() -> None:
     """Write the keywords of all tasks."""
     from anaphora.tasks.registry import TASKS
 
-    FILE.write_text(source(list(TASKS.values())), encoding="utf-8")
+    replace_file(FILE, source(list(TASKS.values())).encode())
 
 
 if __name__ == "__main__":

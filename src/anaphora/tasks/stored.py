@@ -40,11 +40,11 @@ class Stored(Parameters):
         searching = {key: getattr(self.settings_, key) for key in searched}
         # set_params may have changed the others since, which says nothing about these weights
         config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
-        run.write_text("config.json", config.to_json())
+        run.write("config.json", config.to_json())
         step = self.result_.best_step if hasattr(self, "result_") else None
         facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
         save_weights(run.model, self._weights(), facts=facts)
-        run.write_text("README.md", self._card(config))
+        run.write("README.md", self._card(config))
 
     def export(self, path: str | Path, *, to: str = "onnx", force: bool = False, **options: Any) -> Path:
         """Write the model in a format that others read, and return its path.

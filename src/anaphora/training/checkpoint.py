@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,11 +20,12 @@ from torch import Tensor
 
 from anaphora.errors import RunError
 from anaphora.files import faults, is_folder, parse_json, read_bytes
+from anaphora.files.parsing import canonical
 from anaphora.files.schemas import problem
-from anaphora.files.writing import sync_folder, write_synced, writing
+from anaphora.files.writing import make_inner_folder, remove, rename, sync_folder, write_synced, writing
 from anaphora.training.schemas import ExportFacts, Manifest, State
 from anaphora.training.sharding import joined
-from anaphora.training.weights import canonical, first_not_finite, unpack
+from anaphora.training.weights import first_not_finite, unpack
 
 FORMAT = 1
 _LARGEST_JSON = 1 << 26
@@ -81,11 +81,9 @@ class CheckpointFolder:
     def begin(self) -> Path:
         """A folder in which a checkpoint is written aside."""
         with writing(self.path, kept=self.kept()):
-            if not is_folder(self.path):
-                self.path.mkdir()
-                sync_folder(self.path.parent)
+            make_inner_folder(self.path)
             aside = self.path / f".tmp-{uuid.uuid4().hex}"
-            aside.mkdir()
+            make_inner_folder(aside)
         return aside
 
     def complete(
@@ -106,10 +104,10 @@ class CheckpointFolder:
                 if os.path.lexists(
                     final
                 ):  # one that was found damaged on resume, else we would have gone on from it
-                    os.rename(final, self.path / f".tmp-{uuid.uuid4().hex}")
-                os.rename(aside, final)
+                    rename(final, self.path / f".tmp-{uuid.uuid4().hex}")
+                rename(aside, final)
             except BaseException:
-                shutil.rmtree(aside, ignore_errors=True)
+                remove(aside)
                 raise
             faults.point("checkpoint.renamed")
             sync_folder(self.path)
@@ -170,7 +168,7 @@ class CheckpointFolder:
     def _remove(self, path: Path) -> None:
         # First out of sight in one step, so that a crash cannot leave half a checkpoint under its name.
         gone = self.path / f".tmp-{uuid.uuid4().hex}"
-        os.rename(path, gone)
+        rename(path, gone)
         faults.point("checkpoint.pruned")
         remove(gone)
 
@@ -189,20 +187,18 @@ class CheckpointFolder:
         )
 
 
-def remove(entry: Path) -> None:
-    """Remove a file, a link (never what it points to) or a folder, as far as that can be done."""
-    if is_folder(entry):
-        shutil.rmtree(entry, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            entry.unlink()
-
-
 def write_listed(folder: Path, name: str, content: bytes) -> dict[str, Any]:
     """Write a file of a checkpoint; what the manifest says of it, by its name."""
     write_synced(folder / name, content)
     faults.point("checkpoint.file")
     return {name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return True if the manifest in a folder is one that `CheckpointFolder` wrote."""
+    with contextlib.suppress(Unusable):
+        return is_folder(path) and bool(_manifest(path))
+    return False
 
 
 def name_of(step: int) -> str:

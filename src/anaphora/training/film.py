@@ -19,6 +19,7 @@ from torch import Tensor
 
 from anaphora.errors import RunError
 from anaphora.files import is_folder
+from anaphora.files.writing import discard, make_inner_folder, replacing
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import load_weights, pack
 
@@ -77,19 +78,12 @@ class Film:
 
     def _write(self, step: int, weights: Mapping[str, Tensor]) -> None:
         packed = pack(_halved(weights), facts={"step": step, "chosen": "film"})
-        self.run.film.mkdir(exist_ok=True)
-        aside = self.run.film / ".tmp-frame"
-        try:
-            aside.write_bytes(packed)
-            os.replace(aside, _path(self.run, step))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-            raise
+        make_inner_folder(self.run.film)
+        with replacing(_path(self.run, step), synced=False) as file:
+            file.write(packed)
 
     def _remove(self, step: int) -> None:
-        with contextlib.suppress(OSError):
-            _path(self.run, step).unlink(missing_ok=True)
+        discard(_path(self.run, step))
 
 
 def frames(run: RunFolder) -> list[int]:

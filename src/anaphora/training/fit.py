@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +17,7 @@ from torch import Tensor, nn
 from anaphora._version import __version__
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.files import parse_json
+from anaphora.files.writing import scratch_folder
 from anaphora.settings import TrainingSettings, build
 from anaphora.settings.length import one_length
 from anaphora.settings.own import parts_of
@@ -107,12 +106,9 @@ def fit(
 @contextlib.contextmanager
 def _run_folder(out: str | Path | None, group: distributed.Group) -> Iterator[RunFolder]:
     """The run folder ``out``, the same for all processes; without ``out`` a temporary one, removed in the end."""
-    place = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="anaphora-")) / "run"
-    try:
+    with contextlib.ExitStack() as scratch:
+        place = Path(out if out is not None else scratch.enter_context(scratch_folder()) + "/run")
         yield RunFolder(group.share(place if group.main else Path()))
-    finally:
-        if out is None:
-            shutil.rmtree(place.parent, ignore_errors=True)
 
 
 def _complete(steps: int | None, epochs: float | None, settings: Mapping[str, Any]) -> TrainingSettings:
@@ -155,7 +151,7 @@ def _prepare(
     }
     if going_on:
         _check_parts(run, document["parts"], force=force)
-    run.write_text("config.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    run.write("config.json", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check_parts(run: RunFolder, parts: Any, *, force: bool) -> None:

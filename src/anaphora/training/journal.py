@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from anaphora.errors import RunError
-from anaphora.files import open_plain, parse_json, read_bytes, streamed
+from anaphora.files import parse_json, read_bytes, streamed
 from anaphora.files.schemas import problem
-from anaphora.files.writing import replace_file, sync_folder, writing
+from anaphora.files.writing import open_kept, sync_folder, writing
 from anaphora.training.schemas import ROWS
 
 _CHUNK = 1 << 20
@@ -58,28 +58,19 @@ class Journal:
         whole = content[: content.rfind(b"\n") + 1]
         self.open({"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()})
 
-    def _opened(self, flags: int = 0) -> int | None:
-        """A descriptor for appending, or None where there is no file. A second name of the file elsewhere keeps its
-        content: the run then goes on with a copy."""
+    def _opened(self) -> int | None:
+        """Return a descriptor for appending, or None where there is no file."""
         try:
-            descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND | flags, follow=False)
+            return open_kept(self.path, os.O_APPEND, create=False)
         except FileNotFoundError:
-            if flags:
-                raise
             return None
-        if os.fstat(descriptor).st_nlink == 1:
-            return descriptor
-        os.close(descriptor)
-        replace_file(self.path, read_bytes(self.path, follow=False))
-        return self._opened()
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add one line. Numbers that are not finite become null, which every JSON reader knows."""
         data = (json.dumps(plain(line), ensure_ascii=False, allow_nan=False) + "\n").encode()
         with writing(self.path):
             if self._descriptor is None:
-                self._descriptor = self._opened(os.O_CREAT)
-            assert self._descriptor is not None
+                self._descriptor = open_kept(self.path, os.O_APPEND)
             try:
                 rest = memoryview(data)
                 while rest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from anaphora.errors import RunError
 from anaphora.files import open_plain, parse_json, read_bytes
-from anaphora.files.writing import writing
+from anaphora.files.writing import discard, remove_file, writing
 
 _LARGEST_PID = 1 << 31
 
@@ -76,8 +75,7 @@ class Lock:
         """Give it back; the file goes away."""
         if self._descriptor is None:
             return
-        with contextlib.suppress(OSError):
-            self.path.unlink()
+        discard(self.path)
         os.close(self._descriptor)
         self._descriptor = None
 
@@ -93,7 +91,7 @@ class Lock:
                 if (
                     mine.st_ino == there.st_ino
                 ):  # it has a second name elsewhere, where nothing may be written
-                    self.path.unlink()
+                    remove_file(self.path)
             except FileNotFoundError:
                 pass
             except BaseException:

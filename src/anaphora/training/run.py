@@ -13,13 +13,26 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.files import is_folder, read_bytes
-from anaphora.files.writing import check_place, folder_for, make_folder, reading, replace_file, writing
-from anaphora.training.checkpoint import remove
+from anaphora.files import is_folder, parse_json, read_bytes
+from anaphora.files.writing import (
+    check_place,
+    folder_for,
+    make_folder,
+    make_inner_folder,
+    reading,
+    remove,
+    remove_file,
+    remove_if_empty,
+    rename,
+    replace_file,
+    writing,
+)
+from anaphora.training.checkpoint import CheckpointFolder, is_checkpoint
 from anaphora.training.lock import Lock, read_holder
 from anaphora.training.schemas import ExportFacts
 from anaphora.training.weights import check_facts, load_weights, seal
 
+_LONGEST_CONFIG = 1 << 26
 _FILES = (
     "config.json",
     "tokenizer.json",
@@ -121,16 +134,15 @@ class RunFolder:
                 remove(entry)
         for folder in self._folders():
             if folder not in before:
-                with contextlib.suppress(OSError):  # where it was never made
-                    folder.rmdir()
+                remove_if_empty(folder)
 
     def _set_aside(self) -> None:
         """Move an older run out of sight, whole or not at all. `sweep`, with which training begins, removes it for good."""
         try:
             for entry in self._of_a_run():
                 aside = self._replaced / entry.relative_to(self.path)
-                aside.parent.mkdir(parents=True, exist_ok=True)
-                entry.rename(aside)
+                make_folder(aside.parent)
+                rename(entry, aside)
         except BaseException:
             self._put_back()
             raise
@@ -145,8 +157,8 @@ class RunFolder:
             for entry in folder.iterdir() if is_folder(folder) else ():
                 if entry.name in _FILES or folder != self._replaced:
                     back = self.path / entry.relative_to(self._replaced)
-                    back.parent.mkdir(exist_ok=True)
-                    entry.rename(back)
+                    make_inner_folder(back.parent)
+                    rename(entry, back)
         remove(self._replaced)
 
     def _folders(self) -> tuple[Path, ...]:
@@ -158,6 +170,10 @@ class RunFolder:
             raise RunError(f"{self.path}: is a file, not a folder; choose another place for the run.")
         check_place(self.path)
         there = bool(self._names() - {"lock"})
+        if force and there and self._of_a_run() and not self._is_ours():
+            raise RunError(
+                f"{self.path}: holds files that anaphora did not write, and --force replaces runs alone; choose another folder."
+            )
         if there and not force and not self._only_prepared():
             what = "already holds a run" if self.exists() else "is not empty"
             remedy = f"continue it with `anaphora resume {self.path}`, " if self.exists() else ""
@@ -166,6 +182,18 @@ class RunFolder:
                 f"{self.path}: {what}; {remedy}choose another folder, or {over} with --force (force=True in Python)."
             )
         return there
+
+    def _is_ours(self) -> bool:
+        """Return True if a file of the folder shows by its content that a training or `save` wrote it."""
+        if read_holder(self.path / "lock") is not None:
+            return True
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            document = parse_json(read_bytes(self.config, most=_LONGEST_CONFIG, follow=False))
+            if {"format", "anaphora", "task"} <= document.keys():
+                return True
+        with contextlib.suppress(OSError, RunError):
+            return bool(seal(self.model))
+        return any(is_checkpoint(path) for _, path in CheckpointFolder(self.checkpoints).steps())
 
     def _names(self) -> set[str]:
         return {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
@@ -218,7 +246,7 @@ class RunFolder:
                     f"{folder}: is a link, not a folder; put the folder itself there and try again."
                 )
 
-    def write_text(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
         """Write a file of the folder in one step."""
         with writing(self.path / name):
             replace_file(self.path / name, text.encode())
@@ -298,11 +326,10 @@ class RunFolder:
     def _clear(self) -> None:
         for entry in self._of_a_run():
             if entry.parent == self.path:
-                entry.unlink()
+                remove_file(entry)
             else:
                 remove(entry)
         self._drop_empty_film()
 
     def _drop_empty_film(self) -> None:
-        with contextlib.suppress(OSError):  # where something else lies in it
-            self.film.rmdir()
+        remove_if_empty(self.film)

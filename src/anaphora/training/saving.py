@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anaphora.errors import RunError, TrainingError
 from anaphora.files import read_bytes
-from anaphora.files.writing import replace_file, writing
+from anaphora.files.writing import remove, replace_file, writing
 from anaphora.native.cuda import check_kernels
 from anaphora.training.averaging import with_average
 from anaphora.training.checkpoint import (
@@ -21,7 +21,6 @@ from anaphora.training.checkpoint import (
     Skipped,
     Unusable,
     read,
-    remove,
     write_listed,
 )
 from anaphora.training.distributed import Group

@@ -22,10 +22,10 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from anaphora.errors import RunError
 from anaphora.files import clause, parse_json, read_bytes, streamed
+from anaphora.files.parsing import canonical
 from anaphora.files.schemas import checked
 from anaphora.files.writing import replace_file, writing
 from anaphora.training.run import RunFolder
-from anaphora.training.weights import canonical
 
 NAME = "signature.json"
 FORMAT: Literal[1] = 1

@@ -9,7 +9,6 @@ order of several would not be the same in every file.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import RunError
 from anaphora.files import clause, parse_json, read_bytes, streamed
+from anaphora.files.parsing import canonical
 from anaphora.files.schemas import problem
 from anaphora.files.writing import replace_file, writing
 from anaphora.training.schemas import Note, Schema
@@ -134,11 +134,6 @@ def mismatch(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> str | 
 def digest_of(head: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """sha256 of ``head`` and of every tensor, wherever it lies."""
     return _digest(head, _untie(tensors)[0])
-
-
-def canonical(value: Any) -> str:
-    """JSON with one spelling: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _untie(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import make_folder, replace_file
 from anaphora.views import blocks, html, png, svg
 from anaphora.views.scene import Scene
 
@@ -69,8 +70,8 @@ class Picture:
             known = ", ".join([*forms, ".png"])
             raise AnaphoraError(f"{path}: a picture is saved by its ending, one of {known}.")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            make_folder(path.parent)
+            replace_file(path, content)
         except OSError as error:
             raise AnaphoraError(f"{path}: the picture cannot be written ({error.strerror}).") from None
         return path

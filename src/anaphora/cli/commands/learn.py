@@ -102,7 +102,7 @@ def command(
 def _written(path: Path, number: int | None, force: bool) -> list[str]:
     """Write one lesson, or the notebooks of all into the folder ``path``; the names of the files."""
     from anaphora.errors import DataError
-    from anaphora.files.writing import replace_file, writing
+    from anaphora.files.writing import make_folder, replace_file, writing
     from anaphora.learn.notebook import notebook, script
     from anaphora.learn.page import lesson, lessons
 
@@ -127,7 +127,7 @@ def _written(path: Path, number: int | None, force: bool) -> list[str]:
             raise DataError(f"{name} exists already; --force replaces it.")
     for name, text in texts.items():
         with writing(name):
-            name.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(name.parent)
             replace_file(name, text.encode())
     return [str(name) for name in texts]
 

@@ -43,6 +43,7 @@ def command(folders: tuple[str, ...], port: int, no_open: bool, allow_training: 
 
     from anaphora.cli.output import say
     from anaphora.errors import AnaphoraError
+    from anaphora.files.writing import make_folder
     from anaphora.processes import open_page
 
     try:
@@ -53,7 +54,7 @@ def command(folders: tuple[str, ...], port: int, no_open: bool, allow_training: 
         ) from None
     places = [Path(folder) for folder in folders] or [Path("runs")]
     if allow_training and not folders:
-        places[0].mkdir(exist_ok=True)  # the first run may be made here
+        make_folder(places[0])  # the first run may be made here
     if not folders and not places[0].is_dir():
         raise AnaphoraError("there is no folder runs/ here; train something first, or name a folder of runs.")
 

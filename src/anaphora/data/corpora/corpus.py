@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from anaphora.errors import DataError
+from anaphora.files.writing import replace_file
 
 SPLITS = ("train", "dev", "test")
 CORPUS_SEED = 1
@@ -57,7 +58,7 @@ class Embedded(ABC):
 
     def write(self, place: Path, variant: str, split: str, size: int) -> None:
         """Write a split to the file ``place``; what is more than a text fills a folder of that name."""
-        place.write_text(self.text(variant, split, size), encoding="utf-8", newline="\n")
+        replace_file(place, self.text(variant, split, size).encode())
 
 
 @dataclass(frozen=True)

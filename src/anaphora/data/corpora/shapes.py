@@ -48,6 +48,7 @@ from anaphora.data.corpora.shapes_drawing import (
 )
 from anaphora.data.corpora.shapes_questions import ask
 from anaphora.data.png import png_bytes
+from anaphora.files.writing import make_folder, replace_file, replacing
 
 OBJECTS = {"few": (1, 2, 2, 3, 3, 3), "crowded": (4, 5, 6)}
 """By variant: how many objects, each of these numbers as often as the others."""
@@ -149,10 +150,11 @@ class SceneCorpus(Embedded):
         """Fill a folder: ``00000.png`` …; ``captions.tsv`` with picture and references; ``questions.tsv`` with
         picture, question and answer; ``dialogues.tsv`` with questions that need the ones before them; ``places.jsonl`` with
         the objects of each picture."""
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place)
         scenes = self.generate(variant, split, size)
         for number, scene in enumerate(scenes):
-            (place / _file(number)).write_bytes(png_bytes(scene.picture))
+            with replacing(place / _file(number), synced=False) as file:
+                file.write(png_bytes(scene.picture))
         asked = [
             f"{_file(number)}\t{question}\t{answer}\n"
             for number, scene in enumerate(scenes)
@@ -170,7 +172,7 @@ class SceneCorpus(Embedded):
             for question, answer in dialogue(scene.objects)
         )
         for name, text in {**texts, "places.jsonl": "".join(places)}.items():
-            (place / name).write_text(text, encoding="utf-8", newline="\n")
+            replace_file(place / name, text.encode())
 
 
 def dialogue(objects: Sequence[Item]) -> list[tuple[str, str]]:

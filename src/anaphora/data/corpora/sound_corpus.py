@@ -14,6 +14,7 @@ import numpy as np
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Embedded, split_of
 from anaphora.data.corpora.tones_voice import RATE, say, speaker
 from anaphora.data.pooled import random_of
+from anaphora.files.writing import make_folder, replace_file, replacing
 
 Wave = np.ndarray[Any, np.dtype[np.float32]]
 SPEAKERS = {"train": 40, "dev": 10, "test": 10}
@@ -89,18 +90,18 @@ class SoundCorpus(Embedded):
     def write(self, place: Path, variant: str, split: str, size: int) -> None:
         """WAV files into the folder ``place``, the list of them, ``list.tsv``, and the words with their phones,
         ``lexicon.tsv``."""
-        place.mkdir(parents=True, exist_ok=True)
+        make_folder(place)
         for i, (x, _) in enumerate(self.generate(variant, split, size)):
             write_wav(place / _file_name(i), x, self.rate)
-        (place / LISTING).write_text(self.text(variant, split, size), encoding="utf-8", newline="\n")
+        replace_file(place / LISTING, self.text(variant, split, size).encode())
         words = "".join(f"{word}\t{' '.join(phones)}\n" for word, phones in self.lexicon.items())
-        (place / "lexicon.tsv").write_text(words, encoding="utf-8", newline="\n")
+        replace_file(place / "lexicon.tsv", words.encode())
 
 
 def write_wav(path: Path, x: Wave, rate: int) -> None:
     """The samples ``x`` (n,) in −1 … 1 as a WAV file of 16 bits and one channel."""
     whole = np.clip(np.round(x * 32_768.0), -32_768, 32_767).astype("<i2")
-    with wave.open(str(path), "wb") as file:
+    with replacing(path, synced=False) as raw, wave.open(raw, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)

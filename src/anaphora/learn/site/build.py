@@ -9,13 +9,21 @@ import html
 import json
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from anaphora.errors import AnaphoraError
-from anaphora.files import read_bytes
+from anaphora.files import is_folder, read_bytes
+from anaphora.files.writing import (
+    make_folder,
+    make_inner_folder,
+    remove,
+    remove_if_empty,
+    replace_file,
+    replacing,
+    writing,
+)
 from anaphora.learn.page import documentation, lesson, lessons
 from anaphora.learn.pictures import drawn
 from anaphora.learn.site.markdown import Rendered, render
@@ -28,6 +36,9 @@ _BESIDE = {
     "CHANGELOG.md": "changes",
 }
 """Pages beside the folder of the documentation, in a checkout, and what they are called on the site."""
+_LIST = ".anaphora-site"
+_HEAD = "A site that `anaphora learn --site` wrote: it may replace these files."
+_LONGEST_LIST = 1 << 22
 _FRAMED = 500_000
 """Bytes: a picture whose page is larger is shown as an image, so that no page of the site loads a megabyte."""
 _WORDS = 200
@@ -53,11 +64,11 @@ def build(
     ``more``: further pages of the reference, their names and their Markdown. An `AnaphoraError` where ``out`` holds something else than a site.
     """
     out = Path(out)
-    if out.exists() and not (out / "site.css").exists() and any(out.iterdir()):
-        raise AnaphoraError(
-            f"{out}: holds files that are no site; name a folder that is new or holds a site."
-        )
-    shutil.rmtree(out, ignore_errors=True)
+    _clear(out)
+    with writing(out):
+        replace_file(
+            out / _LIST, f"{_HEAD}\n".encode()
+        )  # so that a site that was stopped halfway can be replaced
     docs = documentation()
     sources = _sources(docs, more or {})
     site = _Site(docs, sources, out, Path(pictures) if pictures else None)
@@ -67,7 +78,36 @@ def build(
     site.put(
         "search.js", "window.SEARCH = " + json.dumps(site.index, ensure_ascii=False, separators=(",", ":"))
     )
+    site.finish()
     return found
+
+
+def _clear(out: Path) -> None:
+    """Remove the pages of an older site in ``out``, which its list names; refuse a folder that holds other things alone."""
+    if is_folder(out) and not any(out.iterdir()):
+        return
+    if not os.path.lexists(out):
+        with writing(out):
+            make_folder(out)
+        return
+    try:
+        head, *listed = read_bytes(out / _LIST, most=_LONGEST_LIST, follow=False).decode().splitlines()
+    except (OSError, ValueError):
+        head, listed = "", []
+    if head != _HEAD or not is_folder(out):
+        raise AnaphoraError(
+            f"{out}: holds files that are no site; name a folder that is new or holds a site."
+        )
+    folders = set()
+    for name in listed:
+        way = Path(os.path.normpath(name))
+        if way.is_absolute() or ".." in way.parts or not all(is_folder(out / up) for up in way.parents):
+            continue
+        if (out / way).is_symlink() or (out / way).is_file():
+            remove(out / way)
+        folders |= {up for up in way.parents if up.parts}
+    for folder in sorted(folders, key=lambda one: -len(one.parts)):
+        remove_if_empty(out / folder)
 
 
 def _sources(docs: Path, more: Mapping[str, str]) -> list[Source]:
@@ -103,12 +143,25 @@ class _Site:
         self.menu = _menu(self.docs, sources)
         self.index: list[list[str]] = []
         self.copied: set[str] = set()
+        self.written: list[str] = []
 
     def put(self, address: str, text: str) -> Path:
+        return self._write(address, text.encode())
+
+    def _write(self, address: str, content: bytes) -> Path:
         path = self.out / address
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with writing(path):
+            for folder in reversed(Path(address).parents[:-1]):
+                make_inner_folder(self.out / folder)
+            with replacing(path, synced=False) as file:
+                file.write(content)
+        self.written.append(address)
         return path
+
+    def finish(self) -> None:
+        """Write the list of what was written, by which the next site knows what it may remove."""
+        names = "\n".join(sorted({*self.written, _LIST}))
+        replace_file(self.out / _LIST, f"{_HEAD}\n{names}\n".encode())
 
     def page(self, source: Source) -> Path:
         done = render(_completed(source, self.menu), lambda target: self._resolve(source, target))
@@ -138,8 +191,7 @@ class _Site:
         address = path.relative_to(self.docs).as_posix()
         if address not in self.copied:
             self.copied.add(address)
-            (self.out / address).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, self.out / address)
+            self._write(address, read_bytes(path))
         return address
 
     def _with_pictures(self, source: Source, body: str) -> str:
@@ -158,9 +210,9 @@ class _Site:
     def _figure(self, path: Path, source: Source) -> str:
         """The picture as a page within the page, with values to point at; as an image where it has none or is too large."""
         address = f"learn/{source.path.stem}/{path.name}"
-        (self.out / address).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, self.out / address)
-        drawing = path.read_text(encoding="utf-8")
+        content = read_bytes(path)
+        self._write(address, content)
+        drawing = content.decode()
         title = re.search(r"<title[^>]*>(.*?)</title>", drawing, re.DOTALL)
         says = html.escape(
             html.unescape(title[1]).strip() if title else f"Picture of {source.path.stem}", quote=True
@@ -169,7 +221,7 @@ class _Site:
         image = _relative(address, source.address)
         if not live.is_file():
             return f'<figure><img src="{image}" alt="{says}" loading="lazy"></figure>\n'
-        shutil.copyfile(live, (self.out / address).with_suffix(".html"))
+        self._write(address.removesuffix(".svg") + ".html", read_bytes(live))
         page = _relative(address.removesuffix(".svg") + ".html", source.address)
         if live.stat().st_size > _FRAMED:
             return (

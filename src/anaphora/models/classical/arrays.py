@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from safetensors.numpy import save as write_safetensors
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files.writing import replace_file
 
 FORMAT = 1
 KEY = "anaphora"
@@ -30,17 +30,10 @@ def save_arrays(
     kept = {name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())}
     head = {"format": FORMAT, "kind": kind, "facts": dict(facts)}
     note = json.dumps({**head, "sha256": _digest(head, kept)}, sort_keys=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with beside.open("wb") as file:
-            file.write(write_safetensors(kept, metadata={KEY: note}))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        replace_file(path, write_safetensors(kept, metadata={KEY: note}))
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({clause(error)}).") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def load_arrays(path: Path | str, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

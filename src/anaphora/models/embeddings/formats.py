@@ -6,20 +6,21 @@ binary:  V d ⏎   then V times   word ␣ d float32, little-endian (word2vec it
 
 from __future__ import annotations
 
+import contextlib
 import gzip
-import os
 import re
 import warnings
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.files import clause, streamed
 from anaphora.files.unpacking import check_unpacked, packed_ending, unpacking
+from anaphora.files.writing import replacing
 
 Array = np.ndarray[Any, Any]
 Wanted = frozenset[str] | None
@@ -38,21 +39,19 @@ def write(path: str | Path, words: Iterable[str], matrix: Array, *, binary: bool
     plain = path.name.removesuffix(".gz")
     check_unpacked(path.with_name(plain))
     binary = plain.endswith(".bin") if binary is None else binary
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     rows = np.asarray(matrix, dtype="<f4")
     try:
-        with beside.open("wb") as raw:
-            # Neither a name nor a time in the head: the same vectors give the same bytes.
-            file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if plain != path.name else raw
-            with file:
-                file.write(f"{len(rows)} {rows.shape[1]}\n".encode())
-                for word, row in zip(words, rows, strict=True):
-                    file.write(_line(path, word, row, binary))
-        beside.replace(path)
+        with replacing(path) as raw, contextlib.ExitStack() as packing:
+            file: IO[bytes] | gzip.GzipFile = raw
+            if (
+                plain != path.name
+            ):  # neither a name nor a time in the head: the same vectors give the same bytes
+                file = packing.enter_context(gzip.GzipFile("", "wb", fileobj=raw, mtime=0))
+            file.write(f"{len(rows)} {rows.shape[1]}\n".encode())
+            for word, row in zip(words, rows, strict=True):
+                file.write(_line(path, word, row, binary))
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({clause(error)}).") from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _line(path: Path, word: str, row: Array, binary: bool) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import DataError
+from anaphora.files.writing import scratch_file
 from anaphora.kernels.embeddings.glove import EMPTY, UNMIX, count_pairs, fit_pairs, move_pairs
 from anaphora.kernels.embeddings.windows import aligned, padded
 from anaphora.models.classical.ngram.counts import chunks
@@ -206,7 +206,7 @@ def _sorted(keys: Array, weights: Array) -> Array:
 
 def _on_disk(records: Array, folder: Path | None) -> Array:
     """The same records in a file without a name, which is gone when the array is."""
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with scratch_file(folder) as file:
         records.tofile(file)
         file.flush()
         return np.memmap(file, dtype=records.dtype, mode="r")
@@ -218,7 +218,7 @@ def _merged(runs: list[Array], words: int, folder: Path | None) -> Array:
         return _counts(runs[0]["mixed"], runs[0]["weight"], words)
     parts = -(-sum(map(len, runs)) // PART)
     edges = [np.uint64(2**64 * p // parts) for p in range(parts)]
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with scratch_file(folder) as file:
         for p, low in enumerate(edges):
             cut = [(r, *np.searchsorted(r["mixed"], [low, *edges[p + 1 : p + 2]])) for r in runs]
             joined = np.concatenate([r[begin : end[0] if end else len(r)] for r, begin, *end in cut])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from anaphora.data.pictures import MOST_PIXELS, as_picture, read_picture
 from anaphora.data.vectors import as_sequence
 from anaphora.errors import DataError
 from anaphora.files.arrays import load_npy
+from anaphora.files.writing import scratch_folder, write_new
 from anaphora.serving.exchange.types import (
     PictureInput,
     QuestionInput,
@@ -437,9 +437,9 @@ def _content(given: dict[str, Any], where: str) -> bytes:
 
 def _from_file(content: bytes, where: str, read: Callable[[Path], Any]) -> Any:
     """What ``read`` makes of a file with this content; its errors name the input instead of the file."""
-    with tempfile.TemporaryDirectory(prefix="anaphora-") as folder:
+    with scratch_folder() as folder:
         path = Path(folder) / "input"
-        path.write_bytes(content)
+        write_new(path, content)
         try:
             return read(path)
         except DataError as error:

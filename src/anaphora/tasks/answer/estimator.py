@@ -169,7 +169,7 @@ class Answerer(PictureEstimator):
         ]
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        run.write("tokenizer.json", self.tokenizer_.to_json())
         eye = {} if self._eye is None else {"eye": self._eye.to_json()}
         write_learnt(run, FORMAT, {"answers": self.answers_, **eye})
 

@@ -22,9 +22,9 @@ from typing import Any, Self
 import numpy as np
 
 from anaphora.errors import DataError, RunError
-from anaphora.files import faults, open_plain, parse_json, read_bytes
+from anaphora.files import faults, parse_json, read_bytes
 from anaphora.files.unpacking import check_unpacked
-from anaphora.files.writing import check_place, folder_for, sync_folder, writing
+from anaphora.files.writing import check_place, discard, folder_for, open_kept, rename, sync_folder, writing
 from anaphora.tasks.bulk.windows import Item
 
 FORMAT = 1
@@ -94,8 +94,7 @@ class OutFile:
             begun = bool(lines) and self.part.exists()
             self.complete = not begun and self.path.exists() and bool(lines) and "done" in lines[-1]
             if self.path.exists() and not (begun or self.complete or self._replace):
-                with contextlib.suppress(OSError):
-                    self.journal.unlink()
+                discard(self.journal)
                 raise RunError(f"{self.path}: exists already; name another file, or replace it with --force.")
             if self.complete:  # only the journal was left of a run that wrote everything
                 self.inputs, self.bad = int(lines[-1]["inputs"]), int(lines[-1].get("bad", 0))
@@ -216,14 +215,13 @@ class OutFile:
             self._commit(done=True)
             with writing(self.part):
                 self._name(head)
-        with contextlib.suppress(OSError):
-            self.journal.unlink()
+        discard(self.journal)
 
     def _name(self, head: bytes) -> None:
         os.pwrite(self._out, head, 0)
         os.fsync(self._out)
         faults.point("predict.done")
-        os.replace(self.part, self.path)
+        rename(self.part, self.path)
         faults.point("predict.renamed")
         sync_folder(self.path.absolute().parent)
 
@@ -234,8 +232,7 @@ class OutFile:
         """Leave nothing behind where the work failed before the first answer: there is nothing to go on from."""
         if failed[0] is not None and not self.inputs:
             for path in (self.part, self.journal):
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                discard(path)
 
 
 def fingerprint(given: Any) -> bytes:
@@ -247,7 +244,7 @@ def fingerprint(given: Any) -> bytes:
 
 
 def _opened(path: Path, files: contextlib.ExitStack) -> int:
-    descriptor = open_plain(path, os.O_RDWR | os.O_CREAT, follow=False)
+    descriptor = open_kept(path)
     files.callback(os.close, descriptor)
     return descriptor
 

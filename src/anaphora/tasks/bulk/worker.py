@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import remove
 
 Asked = Sequence[tuple[int, Any]]
 """Inputs with their numbers, from 1."""
@@ -79,7 +80,7 @@ def main(descriptor: int, scratch: str) -> None:
             except (AttributeError, TypeError, ValueError) as error:  # an error that cannot be pickled
                 whole = AnaphoraError(f"{type(outcome.error).__name__}: {outcome.error} ({error})")
                 pipe.send((number, Outcome([], whole, outcome.notes)))
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove(Path(scratch))
 
 
 def _loaded(order: Mapping[str, Any]) -> Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from anaphora import processes
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import scratch_folder
 from anaphora.settings.own import parts_of
 from anaphora.tasks.bulk.worker import Asked, Outcome
 
@@ -41,7 +41,7 @@ class Workers:
     """
 
     def __init__(self, model: Any, maker: str, options: Mapping[str, Any], count: int):
-        self._folder = tempfile.TemporaryDirectory(prefix="anaphora-predict-")
+        self._folder = scratch_folder("anaphora-predict-")
         self._processes: dict[Connection, processes.Process] = {}
         self._idle: list[Connection] = []
         self._busy: dict[Connection, int] = {}

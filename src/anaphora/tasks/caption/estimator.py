@@ -129,7 +129,7 @@ class Captioner(PictureEstimator, Writer):
         return [[next(encoded) for _ in rows] for rows in data.texts]
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        run.write("tokenizer.json", self.tokenizer_.to_json())
         if self._eye is not None:
             write_learnt(run, FORMAT, {"eye": self._eye.to_json()})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,8 @@ from torch import Tensor, nn
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
-from anaphora.files.writing import replace_file, writing
+from anaphora.files import read_bytes
+from anaphora.files.writing import replace_file, scratch_folder, writing
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.positions import Learned
 from anaphora.tasks.exporting.graph import on_cpu
@@ -67,12 +67,12 @@ def write(m: Any, place: Path) -> None:
             raise AnaphoraError(
                 f"torch.export cannot take this model ({reason[:200]}); export it to onnx, or use its run folder."
             ) from error
-        with tempfile.TemporaryDirectory() as name:
+        with scratch_folder() as name:
             path = Path(name) / "model.pt2"
             torch.export.save(program, path)
             _check(call, torch.export.load(path).module())
             with writing(place):
-                replace_file(place, path.read_bytes())
+                replace_file(place, read_bytes(path))
 
 
 def _places(module: nn.Module) -> int | None:

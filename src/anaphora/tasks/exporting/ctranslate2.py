@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from anaphora.data.symbols import BOS, EOS, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.files import read_bytes
+from anaphora.files.writing import make_folder, scratch_folder, write_new
 from anaphora.tasks.exporting import hf, hf_translate
+from anaphora.tasks.exporting.export import export_folder
 
 NEEDED = ("ctranslate2", "transformers")
 _ROTARY_BASE = 10000.0
@@ -36,7 +38,7 @@ def write(m: Any, place: Path) -> None:
             "this translator has symbols and rules of others, which CTranslate2's own converter reads: export it to hf and run "
             "`ct2-transformers-converter` on the folder."
         )
-    with tempfile.TemporaryDirectory() as name:
+    with scratch_folder() as name:
         folder = Path(name) / "hf"
         s = m.settings_
         rotary = m.command == "translate" and s.positions == "rotary"
@@ -45,14 +47,14 @@ def write(m: Any, place: Path) -> None:
         if rotary:
             features = int(s.rotary_share * (s.hidden // s.heads))
             _rotate(spec, base=s.rotary_base, features=features)
-        with hf.export_folder(place, {"to": "ctranslate2", "task": m.command}) as out:
+        with export_folder(place, {"to": "ctranslate2", "task": m.command}) as (out, _):
             spec.validate()
             spec.optimize(quantization=None)
             spec.save(str(out))
             for one in ("tokenizer.json", "target/tokenizer.json"):
                 if (folder / one).is_file():
-                    (out / one).parent.mkdir(exist_ok=True)
-                    (out / one).write_bytes((folder / one).read_bytes())
+                    make_folder((out / one).parent)
+                    write_new(out / one, read_bytes(folder / one))
 
 
 def _specification(m: Any, folder: Path) -> Any:

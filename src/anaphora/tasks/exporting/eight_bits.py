@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import remove_file, rename
 
 OPERATIONS = ["MatMul", "Gather", "Conv", "LSTM"]
 """Nodes whose weights are rounded; GRU, RNN and Scan stay in float32, as onnxruntime has no other form of them."""
@@ -38,6 +39,6 @@ def round_weights(path: Path) -> None:
     finally:
         logging.root.setLevel(level)
     if rounded.stat().st_size < path.stat().st_size:  # of a tiny graph the scales outweigh the weights
-        rounded.replace(path)
+        rename(rounded, path)
     else:
-        rounded.unlink()
+        remove_file(rounded)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from anaphora._version import __version__
 from anaphora.errors import AnaphoraError, RunError, SettingsError
-from anaphora.files.writing import check_place, folder_for
+from anaphora.files import parse_json, read_bytes
+from anaphora.files.parsing import seal_of
+from anaphora.files.writing import check_place, folder_for, replacing_folder, write_new
 from anaphora.settings.base import suggestion
 from anaphora.tasks.exporting.formats import FORMATS
+
+MANIFEST = "export.json"
+_LARGEST = 1 << 26
 
 
 def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options: Any) -> Path:
@@ -43,3 +53,42 @@ def export(m: Any, path: str | Path, to: str, *, force: bool = False, **options:
     with folder_for(place):
         FORMATS[to].load()(m, place, **asked)
     return place
+
+
+@contextmanager
+def export_folder(
+    place: Path, facts: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield a new folder and its manifest, to which the block may add; the folder takes its place at the end, sealed.
+
+    ``export.json`` names every file with its sha256, and holds the sha256 of itself.
+    """
+    with replacing_folder(place, is_export, "an export") as folder:
+        manifest: dict[str, Any] = {"format": 1, "anaphora": __version__, **(facts or {})}
+        yield folder, manifest
+        manifest["files"] = {
+            name: hashlib.sha256(read_bytes(folder / name)).hexdigest() for name in _names(folder)
+        }
+        manifest["sha256"] = seal_of(manifest)
+        write_new(folder / MANIFEST, (json.dumps(manifest, ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def is_export(folder: Path) -> bool:
+    """Return True if ``export.json`` says that this package wrote the folder, and names all that is in it."""
+    try:
+        found = parse_json(read_bytes(folder / MANIFEST, most=_LARGEST, follow=False))
+    except (OSError, ValueError):
+        return False
+    if not (isinstance(found, dict) and found.keys() >= {"format", "anaphora", "task"}):
+        return False
+    listed = found.get("files")  # version 0.2 did not list those for other programs
+    return not isinstance(listed, dict) or set(_names(folder)) <= {*listed, MANIFEST}
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the paths of the files in ``folder``, those in folders inside it too."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )

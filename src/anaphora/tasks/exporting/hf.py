@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
-from anaphora._version import __version__
 from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_own import EngineTokenizer
-from anaphora.errors import AnaphoraError, RunError
+from anaphora.errors import AnaphoraError
+from anaphora.files.writing import make_folder, write_new
 from anaphora.foreign.architectures import ARCHITECTURES
 from anaphora.foreign.folding import Form, folded
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.tokens import tokenizer_json
 from anaphora.tasks.exporting import hf_translate
+from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.language import refuse_counts
 from anaphora.tasks.parts import ENDS
 from anaphora.training.weights import snapshot
 
-MANIFEST = "export.json"
 _MOST_PLACES = 1024
 """Positions of a translator that has no limit itself."""
 TASKS = ("language", "classify", "tag", "embed", "translate", "transcribe")
@@ -73,12 +70,8 @@ def write(m: Any, place: Path, *, assumed: Mapping[str, Any] | None = None) -> N
     if sides is not None:
         config |= hf_translate.config_of(m, target)
         tensors = hf_translate.stored(m, architecture.model_type, tensors)
-    with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as folder:
-        save_file(
-            {name: one.clone() for name, one in tensors.items()},
-            str(folder / "model.safetensors"),
-            metadata={"format": "pt"},
-        )
+    with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as (folder, _):
+        write_tensors(folder, tensors)
         write_json(folder / "config.json", config)
         if sides is not None:
             hf_translate.write_tokenizers(folder, m, architecture.model_type, form.places)
@@ -243,7 +236,7 @@ def _tokens(folder: Path, m: Any, tokenizer: Tokenizer, form: Form) -> None:
     side = "left" if m.command == "language" and m.settings_.model == "transformer" else "right"
     write_tokenizer(folder, tokenizer, before=before, after=after, longest=longest, side=side)
     if m.command == "translate" and not m.tokenizer_.joint:  # what generated symbols are decoded with
-        (folder / "target").mkdir()
+        make_folder(folder / "target")
         write_tokenizer(folder / "target", m.tokenizer_.target, after=EOS, longest=longest)
 
 
@@ -313,20 +306,11 @@ def _translating() -> dict[str, Any]:
     return {**special, "num_beams": 1, "do_sample": False, "max_length": 256}
 
 
-@contextmanager
-def export_folder(place: Path, facts: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder beside ``place`` to write into, which takes its place once all is written; an older export gives way."""
-    if place.is_dir() and any(place.iterdir()) and not (place / MANIFEST).is_file():
-        raise RunError(f"{place} holds something else than an export; choose another place.")
-    with tempfile.TemporaryDirectory(prefix=".tmp-", dir=place.parent) as name:
-        folder = Path(name) / "export"
-        folder.mkdir()
-        yield folder
-        write_json(folder / MANIFEST, {"format": 1, "anaphora": __version__, **facts})
-        if place.exists():
-            shutil.rmtree(place) if place.is_dir() else place.unlink()
-        folder.rename(place)
+def write_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write ``model.safetensors`` into a new folder."""
+    packed = save({name: one.clone() for name, one in tensors.items()}, metadata={"format": "pt"})
+    write_new(folder / "model.safetensors", packed)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    write_new(path, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-
 from anaphora.data.numbering import Numbering
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError
@@ -16,7 +14,13 @@ from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.pictures import FILE, preparation_json
 from anaphora.foreign.sizes import sizes_of
 from anaphora.foreign.speaking import speaking_files
-from anaphora.tasks.exporting.hf import export_folder, numbering_of, write_json, write_tokenizer
+from anaphora.tasks.exporting.export import export_folder
+from anaphora.tasks.exporting.hf import (
+    numbering_of,
+    write_json,
+    write_tensors,
+    write_tokenizer,
+)
 from anaphora.training.weights import snapshot
 
 PRESETS = ("vit", "wav2vec2", "whisper")
@@ -39,12 +43,8 @@ def write(m: Any, place: Path) -> None:
     files = {"classify": _seeing, "transcribe": _hearing}[m.command](m, s, architecture, words)
     files["config.json"] |= architecture.config(s, head)
     files["config.json"] |= {"dtype": "float32", "transformers_version": "5.0.0"}
-    with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as folder:
-        save_file(
-            {name: one.clone() for name, one in found.items()},
-            str(folder / "model.safetensors"),
-            metadata={"format": "pt"},
-        )
+    with export_folder(place, {"to": "hf", "task": m.command, "class": head}) as (folder, _):
+        write_tensors(folder, found)
         for file, document in files.items():
             write_json(folder / file, document)
         if s["model"] == "whisper":

@@ -13,6 +13,7 @@ from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.files.writing import make_folder, write_new
 from anaphora.foreign.languages import CODES, MODEL
 from anaphora.foreign.tokens import tokenizer_json
 
@@ -78,7 +79,7 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
     if not isinstance(source, PieceTokenizer):
         places = [(folder, source)] if m.tokenizer_.joint else [(folder, source), (folder / "target", target)]
         for place, side in places:
-            place.mkdir(exist_ok=True)
+            make_folder(place)
             _json(place / "tokenizer.json", tokenizer_json(side))
             spelled = _special(side, m)
             _json(
@@ -90,7 +91,7 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
         _marian(folder, source, target, said | _special(source, m))
         return
     if kind == "m2m_100":
-        (folder / MODEL).write_bytes(source.data)
+        write_new(folder / MODEL, source.data)
         pieces = source.vocabulary[: len(source.vocabulary) - len(source.whole)]
         _json(folder / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
         kinds = {"tokenizer_class": "M2M100Tokenizer", "language_codes": _codes(m)}
@@ -100,7 +101,7 @@ def write_tokenizers(folder: Path, m: Any, kind: str, longest: int) -> None:
         raise AnaphoraError(
             f"the tokenizer is a model of sentencepiece, and a folder of {kind} numbers its pieces otherwise; export to onnx instead."
         )
-    (folder / "spiece.model").write_bytes(source.data)
+    write_new(folder / "spiece.model", source.data)
     more: dict[str, Any] = {"extra_ids": len(source.whole)} if kind != "pegasus" else {}
     if kind == "pegasus":
         more["offset"] = source.vocabulary.index("<unk>") - 2
@@ -128,8 +129,8 @@ def _codes(m: Any) -> str:
 
 
 def _marian(folder: Path, source: PieceTokenizer, target: PieceTokenizer, said: dict[str, Any]) -> None:
-    (folder / "source.spm").write_bytes(source.data)
-    (folder / "target.spm").write_bytes(target.data)
+    write_new(folder / "source.spm", source.data)
+    write_new(folder / "target.spm", target.data)
     apart = source.vocabulary != target.vocabulary
     for file, side in (("vocab.json", source), ("target_vocab.json", target)):
         if side is source or apart:
@@ -157,4 +158,4 @@ def _special(side: Tokenizer, m: Any) -> dict[str, str]:
 
 
 def _json(path: Path, document: dict[str, Any]) -> None:
-    path.write_text(json.dumps(document, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    write_new(path, (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode())

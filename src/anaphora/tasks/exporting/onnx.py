@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +9,9 @@ from typing import Any
 from anaphora._version import __version__
 from anaphora.data.labelled_inputs import NGramInputs
 from anaphora.data.tokenizers_letters import LetterTokenizer
-from anaphora.errors import AnaphoraError, RunError
-from anaphora.files import read_bytes
+from anaphora.errors import AnaphoraError
 from anaphora.tasks.exporting.eight_bits import round_weights
+from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.forecasting import forecaster_export
 from anaphora.tasks.exporting.graph import Export, require_packages, write_graph
 from anaphora.tasks.exporting.language import language_export
@@ -31,7 +27,6 @@ from anaphora.tasks.reading import FORMAT as READING
 from anaphora.training.run import RunFolder
 
 FORMAT = 2
-MANIFEST = "export.json"
 
 
 def write(m: Any, place: Path, *, int8: bool = False) -> None:
@@ -47,17 +42,15 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
         raise AnaphoraError(
             f"eight bits are too few for the preset {m.settings_.model}, whose answers would change; leave out int8."
         )
-    with tempfile.TemporaryDirectory(prefix=".tmp-", dir=place.parent) as name:
-        folder = Path(name) / "export"
-        folder.mkdir()
+    with export_folder(place) as (folder, manifest):
         for key, graph in made.graphs.items():
             write_graph(graph, folder / f"{key}.onnx")
             if int8:
                 round_weights(folder / f"{key}.onnx")
         _write_learnt(m, RunFolder(folder))
         if isinstance(getattr(m, "tokenizer_", None), LetterTokenizer):
-            RunFolder(folder).write_text("tokenizer.json", m.tokenizer_.plain().to_json())
-        manifest = {
+            RunFolder(folder).write("tokenizer.json", m.tokenizer_.plain().to_json())
+        manifest |= {
             "format": FORMAT,
             "anaphora": __version__,
             "task": m.command,
@@ -65,18 +58,7 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
             "graphs": {key: graph.describe() for key, graph in made.graphs.items()},
             "int8": int8,
             "facts": made.facts,
-            "files": {
-                one.name: hashlib.sha256(read_bytes(one)).hexdigest() for one in sorted(folder.iterdir())
-            },
         }
-        (folder / MANIFEST).write_text(
-            json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
-        if place.is_dir() and (any(place.iterdir()) and not (place / MANIFEST).is_file()):
-            raise RunError(f"{place} holds something else than an export; choose another place.")
-        if place.exists():
-            shutil.rmtree(place) if place.is_dir() else place.unlink()
-        folder.rename(place)
 
 
 def _write_learnt(m: Any, folder: RunFolder) -> None:

@@ -211,7 +211,7 @@ class Forecaster(Estimator):
         return train, reopen_series(config.data.get("valid", {}), spill=spill).only(train.columns)
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("learnt.json", self.columns_.to_json())
+        run.write("learnt.json", self.columns_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
         try:

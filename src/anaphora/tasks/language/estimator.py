@@ -196,7 +196,7 @@ class LanguageModel(Estimator):
         return [(line, "") for i, line in enumerate(some) if i in wanted]
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        run.write("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
         self.tokenizer_ = read_tokenizer(run, Tokenizer, self)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data.sources.opening import open_source
-from anaphora.tasks.claim import claim
+from anaphora.files.writing import claim
 from anaphora.tasks.translate.estimator import Translator
 from anaphora.training.progress import Reporter
 

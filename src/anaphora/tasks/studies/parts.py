@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes
-from anaphora.files.writing import replace_file, writing
-from anaphora.tasks.claim import claim
+from anaphora.files.writing import claim, make_folder, remove, replace_file, writing
 from anaphora.tasks.estimator import Estimator
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -35,7 +33,7 @@ class Parts:
                 return
             for part in self.folder.iterdir():
                 if part.is_dir() and re.fullmatch(names, part.name):
-                    shutil.rmtree(part)
+                    remove(part)
             replace_file(mark, text.encode())
 
     def __getitem__(self, part: str) -> Path:
@@ -52,7 +50,7 @@ class Parts:
     def keep(self, part: str, result: Mapping[str, Any]) -> None:
         """A part is finished."""
         with writing(self.folder):
-            self[part].mkdir(parents=True, exist_ok=True)
+            make_folder(self[part])
             replace_file(self[part] / "result.json", json.dumps(result).encode())
 
     def trained(self, part: str, fresh: Estimator, data: Any, reporter: Reporter, **fit: Any) -> Any:

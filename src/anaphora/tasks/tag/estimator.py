@@ -205,9 +205,9 @@ class Tagger(Estimator):
         return reopen_training(config.data, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("learnt.json", self.learnt_.to_json())
+        run.write("learnt.json", self.learnt_.to_json())
         if not self._direct and not self.framewise:
-            run.write_text("tokenizer.json", self.tokenizer_.to_json())
+            run.write("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
         self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)

@@ -223,7 +223,7 @@ class Transcriber(Estimator):
         return reopen_recordings(config.data["valid"], features=self.ear_.features, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        run.write("tokenizer.json", self.tokenizer_.to_json())
         ear = self.ear_
         learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
         learnt |= {"counts": list(self.counts_), "unsaid": list(self.unsaid_)}

@@ -152,7 +152,7 @@ class Translator(Writer):
         return reopen_training(config.data, spill=run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
-        run.write_text("tokenizer.json", self.tokenizer_.to_json())
+        run.write("tokenizer.json", self.tokenizer_.to_json())
 
     def _read_learnt(self, run: RunFolder) -> None:
         self.tokenizer_ = read_tokenizer(run, PairTokenizer, self)

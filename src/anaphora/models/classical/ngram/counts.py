@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
+from anaphora.files.writing import scratch_file
 
 # ----------------------------------------------------------------------------
 # Counts of all n-grams of a text as one sorted array per order.
@@ -97,7 +97,7 @@ class Spool:
 
     def __init__(self, folder: Path | None):
         self._flat = array("i")
-        self._file = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  see __exit__
+        self._file = None if folder is None else scratch_file(folder)
 
     def __enter__(self) -> Spool:
         return self
@@ -147,7 +147,7 @@ def count_levels_on_disk(ids: Array, order: int, symbols: int, folder: Path) -> 
     it is brought to that order from the end backwards, as a token needs the old place of the one before it.
     """
     levels = [first_level(count_symbols(ids, symbols))]
-    with tempfile.TemporaryFile(dir=folder) as file, tempfile.TemporaryFile(dir=folder) as depths:
+    with scratch_file(folder) as file, scratch_file(folder) as depths:
         place = np.memmap(file, dtype=np.int64, mode="w+", shape=ids.shape)
         depth = np.memmap(depths, dtype=np.uint8, mode="w+", shape=ids.shape)
         start = 0

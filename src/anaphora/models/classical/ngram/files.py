@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import os
 import re
 from array import array
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError, RunError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.files.schemas import checked
+from anaphora.files.writing import make_folder, replace_file, replacing
 from anaphora.models.classical.arrays import reading
 from anaphora.models.classical.ngram.counts import Words
 from anaphora.models.classical.ngram.table import LEAST, BackoffTable
@@ -60,9 +59,9 @@ def save(
         "sha256": hashlib.sha256(data).hexdigest(),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / "ngram.safetensors", data)
-        _replace(folder / "ngram.json", json.dumps(note, ensure_ascii=False).encode())
+        make_folder(folder)
+        replace_file(folder / "ngram.safetensors", data)
+        replace_file(folder / "ngram.json", json.dumps(note, ensure_ascii=False).encode())
     except OSError as error:
         reason = clause(error)
         raise RunError(f"{folder}: cannot be written ({reason}); see to it and try again.") from error
@@ -94,18 +93,6 @@ def load(folder: str | Path) -> tuple[dict[str, Any], list[Any], Words, BackoffT
         return known.settings, known.discounts, Words(known.symbols, known.words), table
 
 
-def _replace(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 # ----------------------------------------------------------------------------
 # N-gram models in ARPA files: the text form that SRILM, KenLM and their like exchange.
 #
@@ -128,9 +115,8 @@ SPACE = "<space>"
 def write_arpa(path: str | Path, table: BackoffTable, words: Words, tokens: str) -> None:
     """Every number with as many digits as it takes to read the same one back."""
     spell = _spellings(words, tokens, path)
-    beside = Path(f"{path}.part")
     try:
-        with open(beside, "w", encoding="utf-8") as file:
+        with replacing(Path(path), text=True) as file:
             file.write("\\data\\\n")
             for n in range(1, table.order + 1):
                 missing = 1 if n == 1 else 0  # <pad> is ours alone
@@ -140,12 +126,8 @@ def write_arpa(path: str | Path, table: BackoffTable, words: Words, tokens: str)
                 file.write(f"\n\\{n}-grams:\n")
                 texts = _write_order(file, table, n, texts, spell)
             file.write("\n\\end\\\n")
-        os.replace(beside, path)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}; check the path.") from None
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 def _write_order(file: Any, table: BackoffTable, n: int, texts: list[str], spell: list[str]) -> list[str]:
