@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anaphora.data.symbols import BOS, EOS
+from anaphora.data.symbols import BOS, EOS, MOST_SYMBOLS
 
 if TYPE_CHECKING:
     from torch import Tensor  # exported models run without it
@@ -23,6 +23,8 @@ class Numbering:
     special: tuple[int | None, int | None, int | None, int | None]
 
     def __post_init__(self) -> None:
+        if not 0 <= self.size <= MOST_SYMBOLS:
+            raise ValueError(f"vocab_size: {self.size} symbols, and at most {MOST_SYMBOLS:,} are read")
         given = [i for i in self.special if i is not None]
         if len(set(given)) < len(given) or not all(0 <= i < self.size for i in given):
             raise ValueError(f"special: {self.special} must be different symbols below {self.size}")

@@ -25,7 +25,7 @@ from anaphora.data import vocabularies
 from anaphora.data.around import Around
 from anaphora.data.bundles import with_tags
 from anaphora.data.sources.source import Source
-from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
+from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK, check_ids
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
@@ -215,8 +215,9 @@ class Tokenizer:
         try:
             given = parse_json(text)
             kind, lowercase, raw = _kind_of(given)
-            engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase, raw)
             known = given["model"]["vocab"].values()
+            check_ids(known)  # before the library takes memory for them
+            engine = vocabularies.assemble(_model_of(given["model"]), kind, lowercase, raw)
             same = json.loads(engine.to_str()) == given and sorted(known) == list(range(len(known)))
             if same and all(engine.id_to_token(i) == spelling for i, spelling in enumerate(SPELLINGS)):
                 return cls(engine, kind, lowercase, raw)

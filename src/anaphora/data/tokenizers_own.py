@@ -17,7 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 
 from anaphora.data.numbering import Numbering
-from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
+from anaphora.data.symbols import BOS, EOS, MOST_SYMBOLS, PAD, SPELLINGS, UNK, check_ids
 from anaphora.data.tokenizers import Tokenizer, sound_text
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
@@ -29,7 +29,6 @@ from anaphora.settings.own import Part
 
 OWN = len(SPELLINGS)  # the first symbol that is not a special one
 _LARGEST = 1 << 28  # bytes of a tokenizer file
-_MOST_SYMBOLS = 1 << 24
 Cut = Callable[[str], Sequence[str]]
 
 
@@ -208,7 +207,7 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
         if own == "letters":
             return LetterTokenizer.from_facts(found)
         if own == "sentencepiece":
-            return PieceTokenizer.from_json_facts(found, _MOST_SYMBOLS)
+            return PieceTokenizer.from_json_facts(found, MOST_SYMBOLS)
         if own == "tokenizers":
             if not trust and strange_patterns(found["engine"]):
                 raise DataError(
@@ -217,8 +216,6 @@ def read_own_tokenizer(text: str, given: str, *, trust: bool) -> Tokenizer:
                 )
             numbering = None
             if "special" in found:
-                if not 0 < checked(int, found["size"]) <= _MOST_SYMBOLS:
-                    raise ValueError(f"size: {found['size']} symbols are too many")
                 ids = checked(tuple[int | None, int | None, int | None, int | None], found["special"])
                 numbering = Numbering(checked(int, found["size"]), ids)
             kind: type[EngineTokenizer] = EngineTokenizer
@@ -267,12 +264,23 @@ def _file_text(path: str) -> str:
 def engine_of(text: str, name: str) -> Engine:
     """A copy of its own, so that nothing changes the user's."""
     try:
+        check_ids(_ids_of(parse_json(text, numbers=False)))
         return Engine.from_str(text)
     except Exception as error:  # the library raises plain Exception
         raise DataError(
             f"{name} is not a tokenizer of the `tokenizers` library ({(str(error).splitlines() or [''])[0]}); give its "
             "tokenizer.json."
         ) from None
+
+
+def _ids_of(document: Any) -> Iterator[Any]:
+    """Yield every id that a ``tokenizer.json`` gives to a symbol; a list of pieces numbers them by itself."""
+    if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
+        raise ValueError("it has no model")
+    vocabulary = document["model"].get("vocab")
+    yield from vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary or ()))
+    for one in document.get("added_tokens") or ():
+        yield one.get("id") if isinstance(one, dict) else None
 
 
 def _cut(given: str) -> Cut:

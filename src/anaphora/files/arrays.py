@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
-import math
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any
@@ -21,6 +20,10 @@ from anaphora.files.opening import Refused, open_plain
 Numbers = np.ndarray[Any, Any]
 MOST_ARRAYS = 100_000
 """Entries of one ``.npz`` file."""
+LONGEST_HEADER = 1 << 23
+"""Bytes of the header of a safetensors file: names, types and shapes of some 80,000 arrays."""
+MOST_AXES = 64
+"""Of one array: numpy knows no more."""
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -54,6 +57,32 @@ def load_arrays(path: str | Path) -> Numbers | dict[str, Numbers]:
     return load_npz(path) if packed else load_npy(path)
 
 
+def check_header(data: bytes) -> None:
+    """Raise ``ValueError`` where the header of a safetensors file is longer than any that is read, or than the file."""
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > len(data) - 8:
+        raise ValueError("cut off within its header")
+    if size > LONGEST_HEADER:
+        raise ValueError(f"its header has {human(size)}, and at most {human(LONGEST_HEADER)} are read")
+
+
+def numbers_of(shape: Sequence[int], name: str, most: int) -> int:
+    """Return how many numbers an array of ``shape`` has; ``ValueError`` for a shape of more than ``most``, or of none.
+
+    The product is left off where it grows too large: that of very many large sizes has millions of digits.
+    """
+    if len(shape) > MOST_AXES:
+        raise ValueError(f"{name[:80]} has {len(shape)} axes, and at most {MOST_AXES} are read")
+    count = 1
+    for length in shape:
+        if not 0 <= length < 1 << 63:
+            raise ValueError(f"{name[:80]} has an axis of the length {str(length)[:40]}")
+        count *= length
+        if count > most << 3 and 0 not in shape:  # a number has an eighth of a byte at least
+            raise ValueError(f"the shape of {name[:80]} asks for more numbers than the file has")
+    return count
+
+
 def _check(path: str | Path, entries: list[zipfile.ZipInfo], packed: int) -> None:
     if len(entries) > MOST_ARRAYS:
         raise Refused(path, f"it holds {len(entries)} arrays, more than {MOST_ARRAYS}", errno.EFBIG)
@@ -81,15 +110,14 @@ def _array(path: str | Path, file: IO[bytes], size: int) -> Numbers:
         raise ValueError("its head cannot be read") from None
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
-    if any(length < 0 for length in shape):
-        raise ValueError(f"its head names the shape {shape}")
-    wanted, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+    count, there = numbers_of(shape, "an array", max(limits().bytes, size)), size - file.tell()
+    wanted = count * dtype.itemsize
     if wanted > there:
         raise ValueError(f"its head promises {human(wanted)} and the file has {human(there)}")
     if reason := limits().excess(wanted):
         raise Refused(path, reason, errno.EFBIG)
     if dtype.itemsize == 0:
-        if math.prod(shape) > size:
+        if count > size:
             raise ValueError("its elements are empty")
         return np.zeros(shape, dtype)
     content = bytearray(wanted)

@@ -8,12 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
+from anaphora.data.symbols import MOST_SYMBOLS
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes
 from anaphora.foreign.weights.found import why
 from anaphora.foreign.weights.torch_file import read_safetensors, read_state_dict
 
 _LARGEST_JSON = 1 << 28
+_LARGEST_NUMBER = (1 << 31) - 1
 _MOST_FILES = 512
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 
@@ -40,6 +42,24 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RunError(f"{path} is not an object of JSON; download it again.")
     return found
+
+
+def read_config_of(folder: Path) -> dict[str, Any]:
+    """Return ``config.json`` of a model; a `RunError` names a number that is too large, before anything is made by it."""
+    config = read_json(folder / "config.json")
+    waiting: list[tuple[str, Any]] = list(config.items())
+    while waiting:
+        name, value = waiting.pop()
+        most = MOST_SYMBOLS if name.endswith("vocab_size") else _LARGEST_NUMBER
+        if isinstance(value, int) and not -_LARGEST_NUMBER <= value <= most:
+            raise RunError(
+                f"{folder / 'config.json'}: {name[:60]} = {str(value)[:30]} is too large (at most {most:,}); download it again."
+            )
+        if isinstance(value, dict):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += [(name, one) for one in value]
+    return config
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

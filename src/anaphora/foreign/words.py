@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from anaphora.data.numbering import Numbering
+from anaphora.data.symbols import check_ids
 from anaphora.data.tokenizers_own import EngineTokenizer, engine_of, strange_patterns
 from anaphora.errors import RunError
 from anaphora.files import read_bytes
@@ -103,6 +104,7 @@ def _byte_pairs(folder: Path) -> Engine:
     lines = _text(folder / "merges.txt").splitlines()
     merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     try:
+        check_ids(vocabulary.values())
         engine = Engine(models.BPE(vocabulary, merges))  # type: ignore[arg-type]
     except Exception as error:
         raise RunError(

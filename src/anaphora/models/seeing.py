@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import DataError
 from anaphora.files import clause, read_bytes
+from anaphora.files.arrays import check_header
 from anaphora.models.memory import Memory
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.nn.transformer import TransformerEncoder
@@ -76,7 +77,9 @@ def read_picture_weights(path: str | Path, network: nn.Module, *, prefix: str = 
     whose model sees pictures will do.
     """
     try:
-        tensors = parse_tensors(read_bytes(path))
+        data = read_bytes(path)
+        check_header(data)
+        tensors = parse_tensors(data)
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else clause(error)
         raise DataError(f"{path} cannot be read as weights ({reason}); check the path.") from None

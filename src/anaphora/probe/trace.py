@@ -20,6 +20,7 @@ from safetensors.numpy import save as pack_arrays
 
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.arrays import check_header
 from anaphora.files.writing import make_folder, replace_file
 from anaphora.training.tables import html_table
 
@@ -228,6 +229,7 @@ class Trace:
                 raise DataError(
                     f"{folder}: arrays.safetensors is not the one that trace.json describes; make it again."
                 )
+            check_header(packed)
             values = parse_arrays(packed)
             arrays = {name: Array(tuple(axes), values[name]) for name, axes in description["axes"].items()}
             return cls(description["tokens"], arrays, description["facts"], description["tables"])

@@ -14,6 +14,7 @@ import numpy as np
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.files.parsing import seal_of
+from anaphora.files.protobuf import stored_elsewhere
 
 FORMAT = 2
 MANIFEST = "export.json"
@@ -96,6 +97,9 @@ def read_folder(folder: str | Path, *, trust: bool = False) -> Exported:
             str(name): _verified(path / Path(str(name)).name, str(digest))
             for name, digest in given["files"].items()
         }
+        for name, content in files.items():
+            if name.endswith(".onnx") and (outside := stored_elsewhere(content)) is not None:
+                raise ValueError(f"the numbers of {outside} in {name} are in another file")
         graphs = {str(name): Described.of(one) for name, one in given["graphs"].items()}
         facts = dict(given["facts"])
         return Exported(path, str(given["task"]), str(given["preset"]), graphs, facts, files, trust)

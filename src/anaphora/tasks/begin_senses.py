@@ -8,7 +8,7 @@ from typing import Any
 
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
-from anaphora.foreign.reading import is_foreign, read_json
+from anaphora.foreign.reading import is_foreign, read_config_of
 from anaphora.tasks.begun.donor import differing
 from anaphora.tasks.config import read_config
 from anaphora.tasks.importing_senses import open_body
@@ -28,7 +28,7 @@ def sense_donor(init: str) -> Any | None:
     if not init.strip() or "," in init:
         return None
     if is_foreign(path):
-        config = read_json(path / "config.json")
+        config = read_config_of(path)
         if config.get("model_type") not in SENSES:
             return None
         architecture = ARCHITECTURES[str(config["model_type"])]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
+from anaphora.data.reopening import check_facts
 from anaphora.errors import RunError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.settings.base import Settings
@@ -138,6 +139,10 @@ def _parse(path: Path, document: Any) -> RunConfig:
     data = document.get("data") or {}
     if not isinstance(data, dict):
         raise RunError(f"{path} does not say what data the run had; restore it from a copy of the run.")
+    try:
+        check_facts(data)
+    except ValueError as error:
+        raise RunError(f"{path}: damaged ({error}); restore it from a copy of the run.") from None
     try:
         settings = {_RENAMED.get(key, key): value for key, value in document["settings"].items()}
         config = RunConfig(task, resolve(task, _as_then(task, without_removed(settings))), data)

@@ -331,6 +331,8 @@ class Estimator(Intervening, Predicting):
         resume: bool,
         checkpoint: int | None,
     ) -> TrainingResult:
+        if resume:
+            self._check_sizes(run)
         self.model_ = self._fresh_model()
         begin_weights(self, run, resume=resume)
         objective, batches = self._counted(run, data, dev)

@@ -13,7 +13,7 @@ from anaphora.data.tokenizers_own import EngineTokenizer
 from anaphora.errors import RunError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.mapping import Architecture, Head
-from anaphora.foreign.reading import read_json
+from anaphora.foreign.reading import read_config_of, read_json
 from anaphora.foreign.words import read_words
 from anaphora.settings.base import suggestion
 from anaphora.settings.own import trusting
@@ -32,7 +32,7 @@ def open_foreign(folder: Path, *, device: str = "auto", trust: bool = False) -> 
     Nothing in the folder is executed. Raises a `RunError` in one sentence where the architecture, a value of its config, or
     a tensor has no counterpart here, and where a file is missing or damaged.
     """
-    config = read_json(folder / "config.json")
+    config = read_config_of(folder)
     architecture, name = _architecture(folder, config)
     if architecture.model_type in SENSES:
         return open_sense(folder, config, architecture, name, device=device, trust=trust or trusting())

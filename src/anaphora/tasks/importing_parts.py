@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from anaphora.data.numbering import Numbering
@@ -14,10 +13,9 @@ from anaphora.foreign.mapping import Architecture, UnmappedError, inward
 from anaphora.foreign.reading import read_tensors
 from anaphora.foreign.sizes import sizes_of
 from anaphora.tasks.registry import TASKS, estimator
+from anaphora.tasks.stored import check_size
 from anaphora.training.precision import choose_device
 from anaphora.training.weights import first_not_finite
-
-_SMALL = 1 << 24
 
 
 def settings_of(
@@ -57,14 +55,8 @@ def filled(
 
 def _check_size(m: Any, folder: Path) -> None:
     """A `RunError` for a config that asks for far more numbers than the weights have, before memory is taken for them."""
-    with torch.device("meta"):
-        wanted = sum(one.numel() for one in m._fresh_model().state_dict().values())
     there = sum(one.stat().st_size for one in folder.iterdir() if one.suffix in (".safetensors", ".bin"))
-    if wanted > 2 * there + _SMALL:  # a number has half a byte at least
-        raise RunError(
-            f"{folder / 'config.json'} describes a model of {wanted:,} numbers, and the weights have {there:,} bytes; "
-            "download it again."
-        )
+    check_size(m._fresh_model, folder / "config.json", there, "download it again")
 
 
 def take_weights(

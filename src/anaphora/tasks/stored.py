@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, RunError
+from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.nn.lora import has_adapters, merged
+from anaphora.settings.own import parts_of
 from anaphora.tasks.card import model_card
 from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.own import brought_back
@@ -22,6 +23,10 @@ from anaphora.training.run import RunFolder
 from anaphora.training.saving import weights_of
 from anaphora.training.tables import html_table
 from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
+
+_SMALL = 1 << 24
+_USUAL, _NARROW = 1 << 16, 512
+"""Settings up to which a model is small whatever they mean: any whole number, and the width."""
 
 
 class Stored(Parameters):
@@ -119,6 +124,7 @@ class Stored(Parameters):
             raise RunError(f"{run.model}: the weights {broken} are not finite numbers; use another copy.")
         if has_adapters(tensors):
             tensors = merged(run.load_base(), tensors, self.settings_.lora_scale)
+        self._check_sizes(run)
         try:
             self._rebuild(tensors, device)
         except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -126,6 +132,17 @@ class Stored(Parameters):
             raise RunError(
                 f"{run.model}: holds the weights of another model ({reason}); restore the whole folder."
             ) from None
+
+    def _check_sizes(self, run: RunFolder) -> None:
+        """Refuse a config that asks for far more numbers than all weights of the run have, before memory is taken for them."""
+        sizes = [one for one in self.settings_.model_dump().values() if type(one) is int]
+        if max(sizes, default=0) <= _USUAL and getattr(self.settings_, "hidden", 0) <= _NARROW:
+            return  # as nearly always: a model is built once
+        if not hasattr(self, "_fresh_model") or parts_of(self.settings_):
+            return
+        there = sum(one.stat().st_size for one in run.path.rglob("*.safetensors"))
+        with contextlib.suppress(NotImplementedError, SettingsError):  # a part that needs numbers at once
+            check_size(self._fresh_model, run.config, there, "restore it from a copy of the run")
 
     def _repr_html_(self) -> str:
         """A table for a notebook: the settings that were given, and what training came to."""
@@ -166,6 +183,27 @@ class Stored(Parameters):
             raise RuntimeError(odd)
         self.model_.load_state_dict(tensors)
         self.model_.to(device).eval()
+
+
+def check_size(make: Callable[[], Any], config: Path, there: int, remedy: str) -> None:
+    """Raise a `RunError` where the model that ``make`` makes as ``config`` says has far more numbers than ``there`` are bytes.
+
+    It is made without memory for its numbers. A number has half a byte at least.
+    """
+    try:
+        with torch.device("meta"):
+            module = make()
+        wanted = (
+            sum(one.numel() for one in module.state_dict().values()) if isinstance(module, nn.Module) else 0
+        )
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        if isinstance(error, NotImplementedError):
+            raise
+        raise RunError(f"{config} describes a model that no memory holds; {remedy}.") from None
+    if wanted > 2 * there + _SMALL:
+        raise RunError(
+            f"{config} describes a model of {wanted:,} numbers, and the weights have {there:,} bytes; {remedy}."
+        )
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from anaphora.errors import RunError
 from anaphora.files import clause, parse_json, read_bytes, streamed
+from anaphora.files.arrays import LONGEST_HEADER, check_header
 from anaphora.files.parsing import canonical
 from anaphora.files.schemas import problem
 from anaphora.files.writing import replace_file, writing
@@ -28,7 +29,6 @@ from anaphora.training.schemas import Note, Schema
 
 FORMAT = 1
 KEY = "anaphora"
-_LARGEST_HEADER = 1 << 26
 
 
 def save_weights(path: Path | str, tensors: Mapping[str, Tensor], *, facts: Mapping[str, Any]) -> None:
@@ -100,7 +100,7 @@ def seal(path: Path) -> str:
     """The sha256 that a file of weights says of its content, read without the content."""
     with streamed(path, follow=False) as file:
         size = file.read(8)
-        head = size + file.read(min(int.from_bytes(size, "little"), _LARGEST_HEADER))
+        head = size + file.read(min(int.from_bytes(size, "little"), LONGEST_HEADER))
     try:
         return str(parse_json(_note(head, str(path)))["sha256"])
     except (ValueError, LookupError, TypeError):
@@ -163,11 +163,12 @@ def _digest(head: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
 
 def _note(data: bytes, where: str) -> str:
     """The metadata under our key, read from the header: 8 bytes of length, then JSON."""
-    size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or size > len(data) - 8:
-        raise RunError(f"{where}: damaged (cut off within its header); use another copy.")
     try:
-        header = parse_json(data[8 : 8 + size], most=_LARGEST_HEADER)
+        check_header(data)
+    except ValueError as error:
+        raise RunError(f"{where}: damaged ({error}); use another copy.") from None
+    try:
+        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
         note = header.get("__metadata__", {}).get(KEY)
     except (ValueError, AttributeError):
         raise RunError(f"{where}: damaged (its header cannot be read); use another copy.") from None

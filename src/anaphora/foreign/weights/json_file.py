@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from anaphora.errors import RunError
 from anaphora.files import parse_json, read_bytes
+from anaphora.files.arrays import numbers_of
 from anaphora.foreign.weights.found import Weights, unreadable
 
 _LARGEST = 1 << 28
@@ -40,13 +40,12 @@ def _tensor(name: str, given: Any) -> Tensor:
         raise ValueError(f"{name} is no tensor, which has a shape, a dtype and data")
     dtype = _TYPES.get(str(given["dtype"]).removeprefix("torch."))
     shape = [int(one) for one in given["shape"]]
-    if dtype is None or any(one < 0 for one in shape):
-        raise ValueError(f"{name} is of the type {given['dtype']!r} and the shape {shape}")
+    if dtype is None:
+        raise ValueError(f"{name[:80]} is of the type {str(given['dtype'])[:80]!r}, which is not read")
     data = base64.b64decode(str(given["data"]), validate=True)
-    if len(data) != math.prod(shape) * dtype.itemsize:
-        raise ValueError(
-            f"{name} has {len(data)} bytes where its shape {shape} asks for {math.prod(shape) * dtype.itemsize}"
-        )
+    wanted = numbers_of(shape, name, len(data)) * dtype.itemsize
+    if len(data) != wanted:
+        raise ValueError(f"{name[:80]} has {len(data)} bytes where its shape asks for {wanted}")
     return (
         torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
         if data

@@ -16,18 +16,15 @@ from torch import Tensor
 
 from anaphora.errors import RunError
 from anaphora.files import read_bytes
+from anaphora.files.arrays import check_header
 from anaphora.foreign.weights.found import Weights, unreadable
-
-_LARGEST_HEADER = 1 << 26
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """Every tensor of a safetensors file."""
     try:
         data = read_bytes(path)
-        header = int.from_bytes(data[:8], "little")
-        if len(data) < 8 or header > min(_LARGEST_HEADER, len(data) - 8):
-            raise ValueError(f"its header would have {header} bytes")
+        check_header(data)
         found: dict[str, Tensor] = load_safetensors(data)
         return found
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -79,14 +76,24 @@ def _is_state(given: Any) -> bool:
 
 
 def _check(given: Any) -> None:
-    """A ``ValueError`` for tensors whose shapes promise more numbers than the file has, or that have none."""
-    if isinstance(given, Mapping):
-        for one in given.values():
-            _check(one)
-    elif isinstance(given, Tensor):
-        dense = given.layout is torch.strided and not given.is_meta and not given.is_quantized
-        if not dense or given.numel() * given.element_size() > given.untyped_storage().nbytes():
-            raise ValueError(f"a tensor of the shape {tuple(given.shape)} is not stored number by number")
+    """Raise ``ValueError`` for tensors whose shapes promise more numbers than the file has, or that have none.
+
+    What has several names is looked at once: dictionaries that hold each other twice have a tree without end.
+    """
+    waiting, seen = [given], set()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Mapping):
+            waiting += one.values()
+        elif isinstance(one, Tensor):
+            dense = one.layout is torch.strided and not one.is_meta and not one.is_quantized
+            if not dense or one.numel() * one.element_size() > one.untyped_storage().nbytes():
+                raise ValueError(
+                    f"a tensor of the shape {str(tuple(one.shape))[:80]} is not stored number by number"
+                )
 
 
 def _loaded(path: Path) -> Any:

@@ -16,6 +16,7 @@ from safetensors.numpy import save as write_safetensors
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files.arrays import check_header
 from anaphora.files.writing import replace_file
 
 FORMAT = 1
@@ -44,6 +45,7 @@ def load_arrays(path: Path | str, kind: str) -> tuple[dict[str, np.ndarray], dic
     except OSError as error:
         raise RunError(f"{path}: cannot be read ({clause(error)}).") from error
     try:
+        check_header(data)
         size = int.from_bytes(data[:8], "little")
         # Facts may hold infinities (a log-likelihood); each class checks its own.
         head = parse_json(parse_json(data[8 : 8 + size])["__metadata__"][KEY], numbers=False)

@@ -95,7 +95,7 @@ def opened(
                 f"{one.name} has no dev data of its own; name data to compare on (--data, data=…)."
             )
         assert first.config is not None
-        if one.config.data["valid"] != first.config.data["valid"]:
+        if one.config.data.get("valid") != first.config.data.get("valid"):
             raise DataError(
                 f"{first.name} and {one.name} have different dev data; name data to compare on (--data, data=…)."
             )

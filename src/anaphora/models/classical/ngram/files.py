@@ -20,6 +20,7 @@ from anaphora.data.lines import lines_of
 from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError, RunError
 from anaphora.files import clause, parse_json, read_bytes
+from anaphora.files.arrays import check_header
 from anaphora.files.schemas import checked
 from anaphora.files.writing import make_folder, replace_file, replacing
 from anaphora.models.classical.arrays import reading
@@ -83,6 +84,7 @@ def load(folder: str | Path) -> tuple[dict[str, Any], list[Any], Words, BackoffT
     if hashlib.sha256(data).hexdigest() != note.get("sha256"):
         raise RunError(f"{folder}: ngram.safetensors is not the one ngram.json belongs to; use another copy.")
     with reading(folder):
+        check_header(data)
         arrays = read_safetensors(data)
         table = BackoffTable(
             **{name: arrays[name] for name in ARRAYS}, bounds=arrays["bounds"].tolist()
