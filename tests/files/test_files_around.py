@@ -48,6 +48,7 @@ AROUND = {
     "tasks/exporting/ctranslate2.py": {".read_text()", "json.loads"},
     # the package's own files
     "native/c.py": {".read_text()"},
+    "native/jit.py": {".read_bytes()", "pickle.loads"},  # and what numba put into the cache of kernels
     "studio/app.py": {".read_bytes()"},
     "serving/pages.py": {".read_bytes()"},
     "kernels/decode/cuda.py": {".read_text()"},
