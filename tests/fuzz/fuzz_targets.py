@@ -24,7 +24,16 @@ SLOW = "run, "
 
 def targets() -> dict[str, Target]:
     """Name → (seeds, reader)."""
-    return {**tables(), **arrays(), **senses(), **runs(), **whole_runs(), **models(), **foreign()}
+    return {
+        **tables(),
+        **arrays(),
+        **senses(),
+        **runs(),
+        **whole_runs(),
+        **models(),
+        **foreign(),
+        **exports(),
+    }
 
 
 def seeds(*names: str) -> list[Path]:
@@ -302,6 +311,8 @@ def foreign() -> dict[str, Target]:
     """Files of weights of other libraries; what opens is run."""
     import torch
 
+    from anaphora.foreign.reading import read_config_of
+    from anaphora.foreign.weights import read_weights
     from anaphora.tasks.load import load
 
     def opened(path: Path) -> Any:
@@ -318,4 +329,44 @@ def foreign() -> dict[str, Target]:
         "gru npz": (seeds("gru.npz"), opened),
         "onnx": (seeds("gru.onnx"), opened),
         "json tensors": (seeds("tensors.json"), written),
+        "published config": (seeds("published-config.json"), in_folder("config.json", read_config_of)),
+        "foreign weights": ([RUN / "model.safetensors"], read_weights),
+    }
+
+
+def exports() -> dict[str, Target]:
+    """What an export holds, sealed again whatever it says, and tokenizers that are given as files."""
+    from anaphora.data.tokenizers_own import engine_of, read_own_tokenizer
+    from anaphora.files.parsing import seal_of
+    from anaphora.runtime.folder import read_folder
+    from anaphora.tasks.seeds import read_seeds
+
+    def folder(path: Path, changed: str) -> Any:
+        place = path.with_name("export")
+        place.mkdir(exist_ok=True)
+        for name in ("export.json", "gru.onnx"):
+            shutil.copy(SEEDS / name, place)
+        os.replace(path, place / changed)
+        try:
+            manifest = json.loads((place / "export.json").read_bytes())
+            if changed == "gru.onnx":
+                manifest["files"][changed] = hashlib.sha256((place / changed).read_bytes()).hexdigest()
+            manifest["sha256"] = seal_of(manifest)
+            (place / "export.json").write_text(json.dumps(manifest))
+        except (ValueError, LookupError, TypeError, RecursionError):
+            pass  # read_folder sees it as it is
+        return read_folder(place)
+
+    return {
+        "export.json": (seeds("export.json"), lambda path: folder(path, "export.json")),
+        "export graph": (seeds("gru.onnx"), lambda path: folder(path, "gru.onnx")),
+        "library tokenizer": (
+            seeds("library-tokenizer.json"),
+            text(lambda given: engine_of(given, "tokenizer")),
+        ),
+        "own tokenizer": (
+            seeds("own-tokenizer.json", "own-letters.json"),
+            text(lambda given: read_own_tokenizer(given, "", trust=False)),
+        ),
+        "seeds.json": (seeds("seeds.json"), in_folder("seeds.json", read_seeds)),
     }

@@ -66,20 +66,21 @@ def check_header(data: bytes) -> None:
         raise ValueError(f"its header has {human(size)}, and at most {human(LONGEST_HEADER)} are read")
 
 
-def numbers_of(shape: Sequence[int], name: str, most: int) -> int:
-    """Return how many numbers an array of ``shape`` has; ``ValueError`` for a shape of more than ``most``, or of none.
+def numbers_of(shape: Sequence[int], name: str) -> int:
+    """Return how many numbers an array of ``shape`` has; ``ValueError`` for a shape of none, or of more than any file has.
 
-    The product is left off where it grows too large: that of very many large sizes has millions of digits.
+    The product is not taken further than that: that of very many large sizes has millions of digits.
     """
     if len(shape) > MOST_AXES:
         raise ValueError(f"{name[:80]} has {len(shape)} axes, and at most {MOST_AXES} are read")
-    count = 1
     for length in shape:
         if not 0 <= length < 1 << 63:
-            raise ValueError(f"{name[:80]} has an axis of the length {str(length)[:40]}")
+            raise ValueError(f"the shape of {name[:80]} has an axis of the length {str(length)[:40]}")
+    count = 0 if 0 in shape else 1
+    for length in shape if count else ():
         count *= length
-        if count > most << 3 and 0 not in shape:  # a number has an eighth of a byte at least
-            raise ValueError(f"the shape of {name[:80]} asks for more numbers than the file has")
+        if count >= 1 << 63:
+            raise ValueError(f"the shape of {name[:80]} promises more numbers than any file has")
     return count
 
 
@@ -110,7 +111,7 @@ def _array(path: str | Path, file: IO[bytes], size: int) -> Numbers:
         raise ValueError("its head cannot be read") from None
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never loaded")
-    count, there = numbers_of(shape, "an array", max(limits().bytes, size)), size - file.tell()
+    count, there = numbers_of(shape, "an array"), size - file.tell()
     wanted = count * dtype.itemsize
     if wanted > there:
         raise ValueError(f"its head promises {human(wanted)} and the file has {human(there)}")

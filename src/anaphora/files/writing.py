@@ -223,11 +223,12 @@ def make_folder(path: Path) -> None:
         sync_folder(folder.parent)
 
 
-def make_inner_folder(path: Path) -> None:
+def make_inner_folder(path: Path, *, synced: bool = True) -> None:
     """Make a folder in one that a user gave, unless it is there; a link to a folder is refused, as it leads out."""
     with contextlib.suppress(FileExistsError):
         path.mkdir()
-        sync_folder(path.parent)
+        if synced:
+            sync_folder(path.parent)
     if not is_folder(path):
         raise Refused(path, "is a link or a file, not a folder", errno.ENOTDIR)
 
@@ -319,7 +320,7 @@ def remove_if_empty(folder: Path) -> None:
 
 def rename(path: Path, to: Path) -> None:
     """Give a file or folder another name on the same disk; a file that has it gives way."""
-    os.replace(path, to)
+    os.rename(path, to)
 
 
 def copy_files(folder: Path, to: Path) -> None:

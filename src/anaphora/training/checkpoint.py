@@ -83,7 +83,7 @@ class CheckpointFolder:
         with writing(self.path, kept=self.kept()):
             make_inner_folder(self.path)
             aside = self.path / f".tmp-{uuid.uuid4().hex}"
-            make_inner_folder(aside)
+            make_inner_folder(aside, synced=False)
         return aside
 
     def complete(

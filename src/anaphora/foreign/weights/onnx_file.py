@@ -94,7 +94,7 @@ def _tensor(messages: Messages, data: memoryview) -> tuple[str, Tensor]:
     if kind not in _TYPES:
         raise ValueError(f"{name} is of the type {kind}, which is not read")
     dtype = _TYPES[kind]
-    count = numbers_of(dims, name, len(data))
+    count = numbers_of(dims, name)
     if len(raw):
         flat = torch.frombuffer(bytearray(raw), dtype=dtype)
     elif rows:
