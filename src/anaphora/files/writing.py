@@ -1,6 +1,6 @@
 """The one door for writing: what is written below a folder that a user gave is written by this module.
 
-A stranger may have made the folder. So a file is made under a name that nobody can guess, never through a name that is
+A stranger may have made the folder. So a file is made under a name that cannot be guessed, never through a name that is
 there, and takes its place by one rename: no link is followed, no pipe or device is opened, a second name of a file
 (a hard link) keeps its content, and a crash at any instant leaves either the old content or the new, never a mixture.
 A folder is replaced or removed only where a mark in it, by its content, says that this package made it.
