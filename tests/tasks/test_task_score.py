@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +74,24 @@ def test_A11_score_has_one_form_in_python_the_command_and_json(
     assert shown["macro_f1"].split() == [f"{python['macro_f1']:.2f}", "%"]
     assert shown["examples"] == "3"
     assert "recall 50.00 %" in out
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"), [([1, 0], "class"), ([True, False], "class"), (["1|2", "2"], "classes")]
+)
+def test_A11_labels_agree_in_python_and_json(
+    labels: list[Any], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of whole numbers answered 1 in Python and by HTTP, "1" by the command."""
+    texts = ["good film", "bad film"]
+    m = an.Classifier("ngrams", target=kind).fit(texts * 8, labels * 8, out=tmp_path / "run")
+    (tmp_path / "in.txt").write_text("\n".join(texts))
+    assert main.run(["predict", str(tmp_path / "run"), str(tmp_path / "in.txt"), "--json"]) == 0
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for record, python in zip(records, m.predict(texts, details=True), strict=True):
+        assert (record["output"], type(record["output"])) == (python.label, type(python.label))
+        best = max(python.probabilities, key=lambda name: python.probabilities[name])
+        assert (record["top"][0]["label"], type(record["top"][0]["label"])) == (best, type(best))
 
 
 def test_A11_every_measure_of_right_answers_is_100_percent_or_has_another_unit() -> None:

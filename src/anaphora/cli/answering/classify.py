@@ -60,16 +60,11 @@ def _response(
         return Response(answer, {**head, "output": float(found[0])})
     (shares,) = targets.probabilities(scores)
     best = np.argsort(-shares, kind="stable")[: max(chosen["top"], 1)].tolist()
-    given: Any = (
-        answer
-        if targets.kind == "class"
-        else [n for n, on in zip(targets.names, found[0], strict=True) if on]
-    )
     record = {
         **head,
-        "output": given,
+        "output": targets.labelled(found)[0],
         "probabilities": {name: float(p) for name, p in zip(targets.names, shares, strict=True)},
-        "top": [{"label": targets.names[i], "probability": float(shares[i])} for i in best],
+        "top": [{"label": targets.values[i], "probability": float(shares[i])} for i in best],
     }
     if chosen["top"] > 1:
         answer = "\n".join(f"{number}\t{shares[i]:.4f}\t{targets.names[i]}" for i in best)
