@@ -23,10 +23,6 @@ FAULTS: list[tuple[str, str, str]] = [
     ("*-vectors-*", "refuses-column-*", "contract 3"),
     ("tag-frames-*", "refuses-column-*", "contract 3"),
     ("classify-picture-*", "refuses-column-*", "contract 3"),
-    ("classify-*", "refuses-preset-*", "contract 4"),
-    ("transcribe-*", "refuses-preset-*", "contract 4"),
-    ("forecast-*", "refuses-preset-*", "contract 4"),
-    ("language-*", "refuses-preset-train", "contract 4"),
     ("caption-*", "refuses-broken-row-*", "contract 4"),
 ]
 """Cases (a pattern), checks (a pattern), and the fault."""

@@ -69,7 +69,7 @@ def read_order(given: Mapping[str, Any], runs: Path) -> Order:
     upload = bool(given.get("upload"))
     _check_data(task, data, upload, runs)
     if model and model not in TASKS[task].presets:
-        raise DataError(f"{model!r} is not a preset of {task}; there are {', '.join(TASKS[task].presets)}.")
+        raise DataError(f"{model[:60]!r} is not a preset of {task}; choose one that the page lists.")
     if not _NAME.fullmatch(name):
         raise DataError("a run's name is letters, digits, - and _, at most 64 of them.")
     if (runs / name).exists() or (runs / name).is_symlink():

@@ -43,9 +43,11 @@ def resolve(task: TaskInfo, values: Mapping[str, Any], where: Mapping[str, str] 
     problems: list[str] = []
     if preset is None:
         place = f"{where['model']}: " if "model" in where else ""
-        hint = suggestion(str(name), list(task.presets), otherwise="") if isinstance(name, str) else ""
-        known = ", ".join(task.presets)
-        problems.append(f"{place}model = {written(name)} is not a preset of {task.name} ({known}).{hint}")
+        listed = f" `anaphora models {task.command}` lists them."
+        hint = (
+            suggestion(str(name), list(task.presets), otherwise=listed) if isinstance(name, str) else listed
+        )
+        problems.append(f"{place}model = {written(name)} is not a preset of {task.name}.{hint}")
         given["model"] = task.default_preset
         preset = task.presets[task.default_preset]
     else:
