@@ -193,7 +193,7 @@ def test_weights_of_the_eye_come_from_another_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("train-0.png\n", "1 where path⇥caption, and further captions is wanted"),
+        ("train-0.png\n", "1 where path⇥caption is wanted"),
         ("train-0.png\t \n", "an empty column"),
         ("nowhere.png\ta spot\n", "there is no such picture"),
         ("train.tsv\ta spot\n", "is not a picture that can be read"),

@@ -32,7 +32,7 @@ from anaphora.files import parse_json
 from anaphora.files.arrays import load_npz
 
 Kind = Literal["captions", "questions"]
-_COLUMNS = {"captions": "path⇥caption, and further captions", "questions": "path⇥question⇥answer"}
+_COLUMNS = {"captions": "path⇥caption", "questions": "path⇥question⇥answer"}
 _FEWEST = {"captions": 2, "questions": 3}
 _MOST = {"captions": 1 << 10, "questions": 4}
 ROOMS = ("Images", "images", "pictures")
