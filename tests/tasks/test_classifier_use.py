@@ -179,6 +179,19 @@ def test_measures_by_hand():
     assert numbers["r2"] == pytest.approx(1 - (0.0001 + 1) / 2)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        (["1", "-1e308"], "Example 2 has the label -1e308, too large to compute with"),
+        (["1e-200", "2e-200"], "differ by too little to compute with"),
+        (["2", "2"], "All 2 training examples have the number 2"),
+    ],
+)
+def test_E11_numbers_to_learn_that_overflow_or_vanish_end_in_a_sentence(numbers, told):
+    with pytest.raises(DataError, match=told):
+        Targets.learn("number", numbers)
+
+
 def test_border_3_6_rows_of_unknown_labels_are_wrong_in_every_average():
     """5 of 6 right, the row of a class that training does not know was taken for b: as scikit-learn counts it."""
     targets = Targets("class", ("a", "b"))

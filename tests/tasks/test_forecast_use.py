@@ -348,6 +348,13 @@ def test_E11_values_that_overflow_end_in_a_sentence_and_write_no_run(model, tmp_
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize("model", ["median", "var", "lstm"])
+def test_E11_values_whose_squares_vanish_are_refused_too(model):
+    """Of values near 1e-200 the deviation came out as 0, and the error as 0 with it."""
+    with pytest.raises(DataError, match="the values of column x1 differ by too little to compute with"):
+        tiny(model).fit(1e-200 * waves(60, 3))
+
+
 def test_E11_a_direct_model_that_is_not_finite_is_not_written(tmp_path, monkeypatch):
     from anaphora.tasks.forecast import estimator
 

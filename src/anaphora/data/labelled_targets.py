@@ -46,6 +46,10 @@ class Targets:
         if kind == "number":
             values = cls(kind)._numbers(labels)
             scale = float(values.std())
+            if scale == 0 and values.min() != values.max():
+                raise DataError(
+                    "the numbers to learn differ by too little to compute with; use a smaller unit."
+                )
             if scale == 0:
                 raise DataError(
                     f"All {len(labels)} training examples have the number {labels[0]}; there is nothing to learn."

@@ -71,6 +71,11 @@ class Columns:
         values = np.concatenate([one.values for one in data.series])
         _check_values(data, values, targets, output)
         mean, scale = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+        for name, one, spread in zip(data.columns, values.T, scale, strict=True):
+            if spread == 0 and np.nanmin(one) != np.nanmax(one):  # squares that are no more than 0
+                raise DataError(
+                    f"{data.place}: the values of column {name[:40]} differ by too little to compute with; use a smaller unit."
+                )
         own = [data.columns.index(name) for name in targets]
         usual = tuple(mean[own].tolist())
         never_below = tuple(not bool((values[:, place] < 0).any()) for place in own)
