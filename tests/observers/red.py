@@ -11,7 +11,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "turned encoder",
             "packed maps",
             "packed heads",
-            "log mel",
         ],
     ),
     "forward mode on weights": (
@@ -37,7 +36,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "packed translator",
             "paged language",
             "voice",
-            "log mel",
         ],
     ),
     "make_fx": (
@@ -55,7 +53,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "GRU step by step",
             "own cell step by step",
             "voice",
-            "log mel",
         ],
     ),
     "FLOPs": (
@@ -75,7 +72,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "GRU step by step",
             "own cell step by step",
             "voice",
-            "log mel",
         ],
     ),
     "a global hook": (
@@ -151,13 +147,12 @@ RED: dict[str, tuple[str, list[str]]] = {
             "GRU step by step",
             "own cell step by step",
             "voice",
-            "log mel",
             "rows in blocks",
         ],
     ),
     "inference mode, then training": ("tables of positions", ["turned encoder", "positions"]),
-    "func.vmap": ("transforms, subclasses", ["packed maps", "packed heads", "log mel"]),
-    "jit.trace": ("13", ["packed maps", "packed heads", "voice", "log mel"]),
+    "func.vmap": ("transforms, subclasses", ["packed maps", "packed heads"]),
+    "jit.trace": ("13", ["packed maps", "packed heads", "voice"]),
     "forward hooks": (
         "4, 10, 12",
         [
@@ -215,7 +210,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "GRU step by step",
             "own cell step by step",
             "voice",
-            "log mel",
         ],
     ),
     "everything on meta": ("transforms, subclasses", ["packed maps", "packed heads"]),
@@ -231,7 +225,6 @@ RED: dict[str, tuple[str, list[str]]] = {
             "GRU step by step",
             "own cell step by step",
             "voice",
-            "log mel",
         ],
     ),
     "full_backward hooks": (
@@ -244,7 +237,7 @@ RED: dict[str, tuple[str, list[str]]] = {
     ),
     "inputs of a subclass": (
         "transforms, subclasses",
-        ["GRU step by step", "own cell step by step", "voice", "log mel"],
+        ["GRU step by step", "own cell step by step", "voice"],
     ),
     "writes behind PyTorch's back": ("rows_in_blocks", ["rows in blocks"]),
     "fused optimizers": ("rows_in_blocks", ["rows in blocks"]),

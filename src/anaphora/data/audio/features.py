@@ -11,6 +11,7 @@ from anaphora.data.audio.usual import LOUD
 from anaphora.errors import DataError
 from anaphora.kernels.sound import native
 from anaphora.native.c import plain
+from anaphora.native.following import following
 
 __all__ = ["MFCC", "LogMel"]
 
@@ -143,7 +144,8 @@ class LogMel(nn.Module):
 
     def _heard(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
         """E (B, T, bins); arguments as for `of_samples`."""
-        if plain(waves, before, lengths) and native.library.functions() is not None:
+        followed = following(waves, before, lengths) is not None or not plain(waves, before, lengths)
+        if not followed and native.library.functions() is not None:
             return native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
         return self._energies(self._emphasised(waves, before, lengths))
 
