@@ -1,4 +1,4 @@
-"""Call a compiled plan: the autograd function around the generated C."""
+"""Call a compiled plan: the generated C, forward and backward."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Result, States, no_plan
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import make_program
-from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import differentiable
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.native.c import CLibrary, address_of
+from anaphora.native.fused import fused
 
 name: BackendName = "c"
 about = "the plan compiled as C"
@@ -117,27 +118,6 @@ def real_rows(time: int, lengths: Tensor | None) -> Tensor | None:
     if lengths is None:
         return None
     return (torch.arange(time) < lengths.to("cpu")[:, None]).flatten().nonzero().flatten()
-
-
-class _Run(torch.autograd.Function):
-    """forward(x, …) -> y, last states; backward by the generated program, or by torch for second derivatives."""
-
-    @staticmethod
-    def forward(ctx: Any, run: CompiledRun, *tensors: Tensor) -> Any:
-        y, last, kept = run.forward(run.call.arguments(tensors), keep=True)
-        ctx.run, ctx.kept = run, workspace.Lease(kept)
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
-        return y, *last
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        run: CompiledRun = ctx.run
-        tensors, kept = ctx.saved_tensors, ctx.kept.buffers
-        needs = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():
-            return None, *gradient_by_torch(run.compiled.plan, run.call, tensors, needs, grads)
-        return None, *run.backward(run.call.arguments(tensors), kept, grads, needs)
 
 
 class CompiledRun:
@@ -257,8 +237,29 @@ def run_compiled(
     run = CompiledRun(compiled, Call(given.counts(), lengths, reverse))
     tensors = given.flat()
     compiled.check(tensors, given.matrices, given.vectors)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        y, *last = _Run.apply(run, *tensors)  # type: ignore[no-untyped-call]
-        return y, tuple(last)
-    y, final, _ = run.forward(given, keep=False)
-    return y, final
+    y, *last = _run(*tensors, run=run)
+    return y, tuple(last)
+
+
+def _forward(keep: bool, *tensors: Tensor, run: CompiledRun) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
+    y, last, kept = run.forward(run.call.arguments(tensors), keep)
+    return (y, *last), (workspace.Lease(kept),)
+
+
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    run: CompiledRun,
+) -> list[Tensor | None]:
+    return run.backward(run.call.arguments(tensors), kept[0].buffers, grads, needs)
+
+
+def _by_torch(*tensors: Tensor, run: CompiledRun) -> tuple[Tensor, ...]:
+    y, last = differentiable(run.compiled.plan, run.call, run.call.arguments(tensors))
+    return y, *last
+
+
+_run = fused(_forward, _backward, _by_torch)

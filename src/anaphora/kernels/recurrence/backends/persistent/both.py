@@ -16,8 +16,9 @@ from anaphora.kernels.gpu.ragged import longest_first
 from anaphora.kernels.recurrence.arguments import Arguments, Call
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.persistent.passes import Kept, Passes, in_memory, lengths_of
-from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import differentiable
 from anaphora.native.cuda import check_report
+from anaphora.native.fused import fused
 
 Sides = tuple[Passes, Passes]
 
@@ -31,16 +32,15 @@ def run_sides(
     """
     calls = (Call(first.counts(), lengths, False), Call(second.counts(), lengths, True))
     tensors = [*first.flat(), *second.flat()]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        y, *last = _Both.apply(sides, calls, time_first, *tensors)  # type: ignore[no-untyped-call]
-        return y, tuple(last[: len(first.initial)]), tuple(last[len(first.initial) :])
-    y, ends, _ = _forward(sides, calls, (first, second), False, time_first)
-    return y, ends[0], ends[1]
+    y, *last = _both(*tensors, sides=sides, calls=calls, time_first=time_first)
+    return y, tuple(last[: len(first.initial)]), tuple(last[len(first.initial) :])
 
 
 def _forward(
-    sides: Sides, calls: tuple[Call, Call], given: tuple[Arguments, Arguments], keep: bool, time_first: bool
-) -> tuple[Tensor, list[States], list[Kept]]:
+    keep: bool, *tensors: Tensor, sides: Sides, calls: tuple[Call, Call], time_first: bool
+) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
+    one, two = _parted(calls, tensors)
+    given = (calls[0].arguments(one), calls[1].arguments(two))
     x = given[0].steps[0]
     check_report(x.device.index or 0)
     lengths, hidden = lengths_of(calls[0], x), sides[0].hidden
@@ -55,17 +55,25 @@ def _forward(
     ]
     begun[0].run.run([b.arrays for b in begun], time, batch, False, time_first)
     kept = [side.kept(b, g) for side, b, g in zip(sides, begun, given, strict=True)]
-    return y.transpose(0, 1) if time_first else y, [b.states for b in begun], kept
+    y = y.transpose(0, 1) if time_first else y
+    return (y, *begun[0].states, *begun[1].states), (kept,)
 
 
 def _backward(
+    lists: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    flat_needs: Sequence[bool],
+    *,
     sides: Sides,
-    given: Sequence[Arguments],
-    kept: Sequence[Kept],
-    dy: Tensor | None,
-    ends: Sequence[Sequence[Tensor | None]],
-    needs: Sequence[Sequence[bool]],
+    calls: tuple[Call, Call],
+    time_first: bool,
 ) -> list[Tensor | None]:
+    kept: Sequence[Kept] = lists[0]
+    states = calls[0].counts[-1]
+    dy, ends = grads[0], (grads[1 : 1 + states], grads[1 + states :])
+    needs = _parted(calls, flat_needs)
+    given = [call.arguments(t) for call, t in zip(calls, _parted(calls, tensors), strict=True)]
     given = [g._replace(steps=k.steps) for g, k in zip(given, kept, strict=True)]
     time, batch = given[0].steps[0].shape[:2]
     whole, time_first = in_memory(dy)
@@ -85,45 +93,18 @@ def _backward(
     return [*first, *second]
 
 
-class _Both(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, sides: Sides, calls: tuple[Call, Call], time_first: bool, *tensors: Tensor) -> Any:
-        ctx.sides, ctx.calls = sides, calls
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
-        first, second = _parted(calls, tensors)
-        given = (calls[0].arguments(first), calls[1].arguments(second))
-        y, last, ctx.kept = _forward(sides, calls, given, True, time_first)
-        return y, *last[0], *last[1]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        calls, dy = ctx.calls, grads[0]
-        tensors = _parted(calls, ctx.saved_tensors)
-        needs = _parted(calls, ctx.needs_input_grad[3:])
-        states = calls[0].counts[-1]
-        ends = (grads[1 : 1 + states], grads[1 + states :])
-        if torch.is_grad_enabled():
-            halves = (None, None) if dy is None else dy.chunk(2, -1)
-            return (
-                None,
-                None,
-                None,
-                *(
-                    g
-                    for side, call, t, need, half, end in zip(
-                        ctx.sides, calls, tensors, needs, halves, ends, strict=True
-                    )
-                    for g in gradient_by_torch(side.plan, call, t, need, (half, *end))
-                ),
-            )
-        given = [call.arguments(t) for call, t in zip(calls, tensors, strict=True)]
-        found = _backward(ctx.sides, given, ctx.kept, dy, ends, needs)
-        flat = (*needs[0], *needs[1])
-        return None, None, None, *(g if need else None for g, need in zip(found, flat, strict=True))
+def _by_torch(
+    *tensors: Tensor, sides: Sides, calls: tuple[Call, Call], time_first: bool
+) -> tuple[Tensor, ...]:
+    pairs = zip(sides, calls, _parted(calls, tensors), strict=True)
+    (y, ends), (z, others) = [differentiable(side.plan, call, call.arguments(t)) for side, call, t in pairs]
+    return torch.cat((y, z), -1), *ends, *others
 
 
 def _parted(calls: tuple[Call, Call], values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """What belongs to either direction."""
     count = sum(calls[0].counts)
     return values[:count], values[count:]
+
+
+_both = fused(_forward, _backward, _by_torch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -18,11 +19,12 @@ from anaphora.kernels.recurrence.backends.persistent.passes import Passes
 from anaphora.kernels.recurrence.backends.persistent.program import make_programs
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import choose
-from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torch
+from anaphora.kernels.recurrence.backends.torch_ops.bptt import differentiable
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.native.c import CannotCompile
 from anaphora.native.cuda import nvrtc
+from anaphora.native.fused import fused
 
 # Microseconds that the host takes to launch another forward and backward pass: what both directions in one launch may
 # cost the GPU more than one after the other. Measured with benchmarks/recurrence_gpu.py --eager on an H200's host.
@@ -75,14 +77,10 @@ def run_persistent(
 ) -> tuple[Tensor, States]:
     """Run a plan over time; shapes as in the reference. ``why_not`` must have had nothing against it."""
     call = Call(given.counts(), lengths, reverse)
-    tensors = given.flat()
     x = given.steps[0]
     passes = _passes(plan, x.shape[0], x.dtype, x.device)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        y, *last = _Persistent.apply(passes, call, *tensors)  # type: ignore[no-untyped-call]
-        return y, tuple(last)
-    y, ends, _ = passes.forward(call, given, keep=False)
-    return y, ends
+    y, *last = _persistent(*given.flat(), passes=passes, call=call)
+    return y, tuple(last)
 
 
 def run_both(first: Job, second: Job, time_first: bool) -> tuple[Tensor, list[States]] | None:
@@ -120,22 +118,31 @@ def _sides(
     return (first, second), sum(p.cost(batch) for p in first.all[:2]) - one_after_another
 
 
-class _Persistent(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, passes: Passes, call: Call, *tensors: Tensor) -> Any:
-        y, last, ctx.kept = passes.forward(call, call.arguments(tensors), keep=True)
-        ctx.passes, ctx.call = passes, call
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
-        return y, *last
+def _forward(
+    keep: bool, *tensors: Tensor, passes: Passes, call: Call
+) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
+    y, last, kept = passes.forward(call, call.arguments(tensors), keep=keep)
+    return (y, *last), (kept,)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():
-            return None, None, *gradient_by_torch(ctx.passes.plan, ctx.call, tensors, needs, grads)
-        found = ctx.passes.backward(ctx.call, ctx.call.arguments(tensors), ctx.kept, grads, needs)
-        return None, None, *(g if need else None for g, need in zip(found, needs, strict=True))
+
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    passes: Passes,
+    call: Call,
+) -> Sequence[Tensor | None]:
+    return passes.backward(call, call.arguments(tensors), kept[0], grads, needs)
+
+
+def _by_torch(*tensors: Tensor, passes: Passes, call: Call) -> tuple[Tensor, ...]:
+    y, last = differentiable(passes.plan, call, call.arguments(tensors))
+    return y, *last
+
+
+_persistent = fused(_forward, _backward, _by_torch)
 
 
 def _passes(plan: Plan, batch: int, dtype: torch.dtype, device: torch.device, sides: int = 1) -> Passes:

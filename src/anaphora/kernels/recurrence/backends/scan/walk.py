@@ -1,6 +1,6 @@
 """A plan's units over all steps, and the operations between them, as autograd sees them.
 
-Each unit is one autograd function around its kernels, and so is each product; slices, joins and sums of rows are torch's.
+Each unit is one operation by its kernels, and so is each product; slices, joins and sums of rows are torch's.
 Axes: B batch, T time, W a unit's width.
 """
 
@@ -20,6 +20,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator
 from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Columns, Unit, cut_units, reduces
+from anaphora.native.fused import fused
 
 
 class Given(NamedTuple):
@@ -188,53 +189,54 @@ class _Run:
 # ---------------------------------------------------------------------- units
 def _walked(unit: Unit, given: Given, how: Direction, kernels: Kernels) -> list[Tensor]:
     """Exports and last states."""
-    tensors = given.flat()
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Walk.apply(unit, given, how, kernels, *tensors))  # type: ignore[no-untyped-call]
-    exports, last, _ = kernels.forward(unit, given, how, False)
-    return [*exports, *last]
+    options = {"unit": unit, "how": how, "kernels": kernels, "counts": given.counts(), "places": given.places}
+    return list(_walk(*given.flat(), **options))
 
 
-class _Walk(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, unit: Unit, given: Given, how: Direction, kernels: Kernels, *tensors: Tensor
-    ) -> Any:
-        exports, last, remembered = kernels.forward(unit, given, how, True)
-        ctx.unit, ctx.how, ctx.kernels = unit, how, kernels
-        ctx.counts, ctx.places = given.counts(), given.places
-        ctx.save_for_backward(*tensors, *remembered)
-        ctx.set_materialize_grads(False)
-        return *exports, *last
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        unit: Unit = ctx.unit
-        saved = ctx.saved_tensors
-        count = len(saved) - len(unit.remembered)
-        given = _grouped(saved[:count], ctx.counts, ctx.places)
-        if torch.is_grad_enabled():
-            found = _differentiable(unit, given, ctx.how, ctx.needs_input_grad[4:], grads)
-            return None, None, None, None, *found
-        dexports, dlast = grads[: len(unit.exports)], grads[len(unit.exports) :]
-        made = ctx.kernels.backward(unit, given, ctx.how, saved[count:], dexports, dlast)
-        nothing = [None] * len(given.rows)
-        return None, None, None, None, *made.sequences, *made.vectors, *nothing, *made.initial
+def _forward(
+    keep: bool,
+    *tensors: Tensor,
+    unit: Unit,
+    how: Direction,
+    kernels: Kernels,
+    counts: Sequence[int],
+    places: Sequence[tuple[int, int]],
+) -> tuple[tuple[Tensor, ...], Sequence[Tensor]]:
+    exports, last, remembered = kernels.forward(unit, _grouped(tensors, counts, places), how, keep)
+    return (*exports, *last), remembered
 
 
-def _differentiable(
-    unit: Unit, given: Given, how: Direction, needs: Sequence[bool], grads: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """The gradient as torch operations, which can be differentiated again."""
-    values = walk_by_torch(unit, given, how)
-    pairs = [(v, g) for v, g in zip(values, grads, strict=True) if g is not None and v.requires_grad]
-    wanted = [t for t, need in zip(given.flat(), needs, strict=True) if need]
-    found = iter(
-        torch.autograd.grad(
-            [v for v, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-        )
-    )
-    return [next(found) if need else None for need in needs]
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    unit: Unit,
+    how: Direction,
+    kernels: Kernels,
+    counts: Sequence[int],
+    places: Sequence[tuple[int, int]],
+) -> tuple[Tensor | None, ...]:
+    given = _grouped(tensors, counts, places)
+    dexports, dlast = grads[: len(unit.exports)], grads[len(unit.exports) :]
+    made = kernels.backward(unit, given, how, kept, dexports, dlast)
+    nothing = [None] * len(given.rows)
+    return *made.sequences, *made.vectors, *nothing, *made.initial
+
+
+def _by_torch(
+    *tensors: Tensor,
+    unit: Unit,
+    how: Direction,
+    kernels: Kernels,
+    counts: Sequence[int],
+    places: Sequence[tuple[int, int]],
+) -> tuple[Tensor, ...]:
+    return tuple(walk_by_torch(unit, _grouped(tensors, counts, places), how))
+
+
+_walk = fused(_forward, _backward, _by_torch)
 
 
 def walk_by_torch(unit: Unit, given: Given, how: Direction) -> list[Tensor]:
@@ -276,37 +278,44 @@ def walk_by_torch(unit: Unit, given: Given, how: Direction) -> list[Tensor]:
 # ---------------------------------------------------------------------- products
 def product(kernels: Kernels, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Tensor:
     """x ``(B, T, K)`` times ``(N, K)`` transposed, for all steps at once."""
-    if torch.is_grad_enabled() and (x.requires_grad or matrix.requires_grad):
-        found: Tensor = _Product.apply(kernels, x, matrix, lengths)  # type: ignore[no-untyped-call]
-        return found
-    return kernels.multiply(x, matrix, lengths)
+    found: Tensor = _product(x, matrix, kernels=kernels, lengths=lengths)
+    return found
 
 
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, kernels: Kernels, x: Tensor, matrix: Tensor, lengths: Tensor | None) -> Any:
-        ctx.kernels, ctx.lengths = kernels, lengths
-        ctx.save_for_backward(x, matrix)
-        return kernels.multiply(x, matrix, lengths)
+def _multiply(
+    keep: bool, x: Tensor, matrix: Tensor, *, kernels: Kernels, lengths: Tensor | None
+) -> tuple[Tensor, Sequence[Tensor]]:
+    return kernels.multiply(x, matrix, lengths), ()
 
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        x, matrix = ctx.saved_tensors
-        _, wants_x, wants_matrix, _ = ctx.needs_input_grad
-        lengths = ctx.lengths
-        dx = dmatrix = None
-        if torch.is_grad_enabled():
-            if lengths is not None:
-                real = real_steps(x, lengths)
-                x, g = torch.where(real, x, x.new_zeros(())), torch.where(real, g, g.new_zeros(()))
-            return None, g @ matrix, torch.einsum("btn,btk->nk", g, x), None
-        if wants_x:
-            dx = ctx.kernels.multiply(g, matrix.t(), lengths)
-            if lengths is not None and x.device.type == "cpu":  # elsewhere it is a product of zeros
-                dx = dx.masked_fill_(~real_steps(x, lengths), 0)
-        if wants_matrix:
-            dmatrix = ctx.kernels.outer(g, x, lengths)
-        return None, dx, dmatrix, None
+
+def _multiply_backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    kernels: Kernels,
+    lengths: Tensor | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    (x, matrix), (g,), (wants_x, wants_matrix) = tensors, grads, needs
+    dx = dmatrix = None
+    if wants_x:
+        dx = kernels.multiply(g, matrix.t(), lengths)
+        if lengths is not None and x.device.type == "cpu":  # elsewhere it is a product of zeros
+            dx = dx.masked_fill_(~real_steps(x, lengths), 0)
+    if wants_matrix:
+        dmatrix = kernels.outer(g, x, lengths)
+    return dx, dmatrix
+
+
+def _multiply_by_torch(x: Tensor, matrix: Tensor, *, kernels: Kernels, lengths: Tensor | None) -> Tensor:
+    if lengths is None:
+        return x @ matrix.t()
+    real, nothing = real_steps(x, lengths), x.new_zeros(())
+    return torch.where(real, torch.where(real, x, nothing) @ matrix.t(), nothing)
+
+
+_product = fused(_multiply, _multiply_backward, _multiply_by_torch)
 
 
 def real_steps(x: Tensor, lengths: Tensor) -> Tensor:

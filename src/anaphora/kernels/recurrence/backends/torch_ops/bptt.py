@@ -14,6 +14,7 @@ from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Re
 from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes, forward_loop
 from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.native.fused import fused
 
 name: BackendName = "torch"
 about = "the plan as a loop of torch operations"
@@ -50,11 +51,7 @@ def run_bptt(
 ) -> tuple[Tensor, States]:
     """Run a plan over time by its two passes, the backward one derived."""
     call = Call(given.counts(), lengths, reverse)
-    tensors = given.flat()
-    if not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
-        y, ends, _ = passes.forward(plan, call, given, False)
-        return y, ends
-    y, *last = _Bptt.apply(plan, call, passes, *tensors)  # type: ignore[no-untyped-call]
+    y, *last = _bptt(*given.flat(), plan=plan, call=call, passes=passes)
     return y, tuple(last)
 
 
@@ -76,21 +73,29 @@ def gradient_by_torch(
     return [next(found) if need else None for need in needs]
 
 
-class _Bptt(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, plan: Plan, call: Call, passes: Passes, *tensors: Tensor) -> Any:
-        y, last, ctx.kept = passes.forward(plan, call, call.arguments(tensors), True)
-        ctx.plan, ctx.call, ctx.passes = plan, call, passes
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
-        return y, *(s.clone() for s in last)
+def _forward(
+    keep: bool, *tensors: Tensor, plan: Plan, call: Call, passes: Passes
+) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
+    y, last, kept = passes.forward(plan, call, call.arguments(tensors), keep)
+    return (y, *(s.clone() if keep else s for s in last)), (kept,)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[3:]
-        if torch.is_grad_enabled():
-            found = gradient_by_torch(ctx.plan, ctx.call, tensors, needs, grads)
-        else:
-            given = ctx.call.arguments(tensors)
-            found = ctx.passes.backward(ctx.plan, ctx.call, given, ctx.kept, grads)
-        return None, None, None, *found
+
+def _backward(
+    kept: Sequence[Any],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    plan: Plan,
+    call: Call,
+    passes: Passes,
+) -> Sequence[Tensor | None]:
+    return passes.backward(plan, call, call.arguments(tensors), kept[0], grads)
+
+
+def _by_torch(*tensors: Tensor, plan: Plan, call: Call, passes: Passes) -> tuple[Tensor, ...]:
+    y, last = differentiable(plan, call, call.arguments(tensors))
+    return y, *last
+
+
+_bptt = fused(_forward, _backward, _by_torch)
