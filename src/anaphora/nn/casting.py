@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.native.fused import fused
 from anaphora.nn.affine import Affine
 from anaphora.nn.attention import Bilinear
 from anaphora.nn.embedding import Output
@@ -45,37 +46,42 @@ class Weights:
 
 
 def cast_all(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """Each tensor in that type, by one kernel; those that are already, as they are."""
+    """Return each tensor in that type, by one kernel for those with a gradient and one for the others; what has it already, as it is."""
     found = list(tensors)
     others = [k for k, t in enumerate(found) if t.dtype != dtype]
-    if others:
-        made = _Cast.apply(dtype, *(found[k] for k in others))  # type: ignore[no-untyped-call]
-        for k, tensor in zip(others, made, strict=True):
-            found[k] = tensor
+    for learns in (False, True):  # what has no gradient gets none
+        some = [k for k in others if found[k].requires_grad == learns]
+        if some:
+            for k, tensor in zip(some, _cast(*(found[k] for k in some), dtype=dtype), strict=True):
+                found[k] = tensor
     return found
 
 
-class _Cast(torch.autograd.Function):
-    """Many tensors cast by one kernel, and their gradients by another."""
+def _forward(keep: bool, *tensors: Tensor, dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Sequence[Tensor]]:
+    return tuple(_copies(tensors, [dtype] * len(tensors))), ()
 
-    @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> Any:
-        ctx.dtypes = [t.dtype for t in tensors]
-        ctx.set_materialize_grads(False)
-        made = _copies(tensors, [dtype] * len(tensors))
-        ctx.mark_non_differentiable(*(m for m, t in zip(made, tensors, strict=True) if not t.requires_grad))
-        return tuple(made)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        if torch.is_grad_enabled():  # they are differentiated again
-            return None, *(None if g is None else g.to(d) for g, d in zip(grads, ctx.dtypes, strict=True))
-        found: list[Tensor | None] = list(grads)
-        there = [(k, g) for k, g in enumerate(grads) if g is not None]
-        copies = _copies([g for _, g in there], [ctx.dtypes[k] for k, _ in there])
-        for (k, _), copy in zip(there, copies, strict=True):
-            found[k] = copy
-        return None, *found
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    *,
+    dtype: torch.dtype,
+) -> list[Tensor | None]:
+    found: list[Tensor | None] = list(grads)
+    there = [(k, g) for k, g in enumerate(grads) if g is not None]
+    copies = _copies([g for _, g in there], [tensors[k].dtype for k, _ in there])
+    for (k, _), copy in zip(there, copies, strict=True):
+        found[k] = copy
+    return found
+
+
+def _by_torch(*tensors: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    return tuple(tensor.to(dtype) for tensor in tensors)
+
+
+_cast = fused(_forward, _backward, _by_torch)  # many tensors by one kernel, and their gradients by another
 
 
 def _copies(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:

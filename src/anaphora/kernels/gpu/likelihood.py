@@ -8,13 +8,14 @@ Rows may be wider than V: what lies after the logits of V symbols is padding, wh
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
+from anaphora.native.fused import fused
 
 ROWS = r"""
 #define VEC (16/(int)sizeof(elem))
@@ -115,18 +116,24 @@ def summed_loss(
     known = logits.shape[-1] if symbols is None else symbols
     if _served(logits, targets):
         return row_losses(logits, targets, ignored=ignored, smoothing=smoothing, symbols=symbols).sum()
-    return _by_torch(logits, targets, known, ignored, smoothing, "sum")
+    return _by_torch(logits, targets, symbols=known, ignored=ignored, smoothing=smoothing, reduction="sum")
 
 
 def row_losses(
     logits: Tensor, targets: Tensor, *, ignored: int, smoothing: float = 0.0, symbols: int | None = None
 ) -> Tensor:
     """What each row adds to `summed_loss`: ``(n,)``, 0 where the target is ``ignored``."""
-    numbers = (logits.shape[-1] if symbols is None else symbols, ignored, smoothing)
-    if _served(logits, targets):
-        found: Tensor = _Losses.apply(logits, targets.contiguous(), *numbers)  # type: ignore[no-untyped-call]
-        return found
-    return _by_torch(logits, targets, *numbers, "none")
+    symbols = logits.shape[-1] if symbols is None else symbols
+    served = _served(logits, targets)
+    losses = _fused_losses if served else _by_torch
+    found: Tensor = losses(
+        logits,
+        targets.contiguous() if served else targets,
+        symbols=symbols,
+        ignored=ignored,
+        smoothing=smoothing,
+    )
+    return found
 
 
 def _served(logits: Tensor, targets: Tensor) -> bool:
@@ -135,7 +142,13 @@ def _served(logits: Tensor, targets: Tensor) -> bool:
 
 
 def _by_torch(
-    logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float, reduction: str
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    symbols: int,
+    ignored: int,
+    smoothing: float,
+    reduction: str = "none",
 ) -> Tensor:
     logits = logits[:, :symbols]
     return F.cross_entropy(
@@ -147,30 +160,33 @@ def _by_torch(
     )
 
 
-class _Losses(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, targets: Tensor, symbols: int, ignored: int, smoothing: float
-    ) -> Tensor:
-        rows, width = logits.shape
-        found = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
-        numbers = (rows, width, symbols, ignored, smoothing)
-        kernel = _losses[symbols > FEW]
-        kernel.run(logits, rows, (logits, targets, found[0], found[1]), numbers, KINDS[logits.dtype])
-        ctx.save_for_backward(logits, targets, found)
-        ctx.numbers = numbers
-        return found[0].clone()  # what is saved may not be handed out
+def _forward(
+    keep: bool, logits: Tensor, targets: Tensor, *, symbols: int, ignored: int, smoothing: float
+) -> tuple[Tensor, Sequence[Tensor]]:
+    rows, width = logits.shape
+    found = torch.empty(2, rows, dtype=torch.float32, device=logits.device)
+    numbers = (rows, width, symbols, ignored, smoothing)
+    kernel = _losses[symbols > FEW]
+    kernel.run(logits, rows, (logits, targets, found[0], found[1]), numbers, KINDS[logits.dtype])
+    return found[0].clone() if keep else found[0], (found,)  # what is saved may not be handed out
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        logits, targets, found = ctx.saved_tensors
-        if torch.is_grad_enabled():  # it is differentiated again
-            symbols, ignored, smoothing = ctx.numbers[2:]
-            losses = _by_torch(logits, targets, symbols, ignored, smoothing, "none")
-            (again,) = torch.autograd.grad(losses, logits, grad, create_graph=True)
-            return again, None, None, None, None
-        made = torch.empty_like(logits)
-        pointers = (logits, targets, found[1], grad.float().contiguous(), made)
-        kernel = _gradients[ctx.numbers[2] > FEW]
-        kernel.run(logits, len(logits), pointers, ctx.numbers, KINDS[logits.dtype])
-        return made, None, None, None, None
+
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    symbols: int,
+    ignored: int,
+    smoothing: float,
+) -> tuple[Tensor, None]:
+    (logits, targets), (found,), (grad,) = tensors, kept, grads
+    made = torch.empty_like(logits)
+    pointers = (logits, targets, found[1], grad.float().contiguous(), made)
+    numbers = (*logits.shape, symbols, ignored, smoothing)
+    _gradients[symbols > FEW].run(logits, len(logits), pointers, numbers, KINDS[logits.dtype])
+    return made, None
+
+
+_fused_losses = fused(_forward, _backward, _by_torch)

@@ -7,13 +7,14 @@ Each row of the table has a block that looks through all symbols for its own; th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
+from anaphora.native.fused import fused
 
 FEW = 3072  # symbols up to which torch has a kernel of its own that does not sort
 MOST = 1 << 26  # symbols times rows of the table, beyond which sorting is less work
@@ -63,29 +64,36 @@ def look_up(symbols: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
     count, rows = symbols.numel(), len(table)
     worth = table.requires_grad and torch.is_grad_enabled() and FEW < count <= MOST // rows
     if worth and symbols.dtype == torch.long and table.dtype in KINDS and serves(symbols, table):
-        found: Tensor = _LookUp.apply(symbols, table, scale)  # type: ignore[no-untyped-call]
+        found: Tensor = _looked_up(symbols, table, scale=scale)
         return found
+    return _by_torch(symbols, table, scale=scale)
+
+
+def _forward(keep: bool, symbols: Tensor, table: Tensor, *, scale: float) -> tuple[Tensor, Sequence[Tensor]]:
+    vectors = F.embedding(symbols, table)
+    return vectors if scale == 1.0 else vectors.mul_(scale), ()
+
+
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+    *,
+    scale: float,
+) -> tuple[None, Tensor]:
+    (symbols, table), (grad,) = tensors, grads
+    rows, width = table.shape
+    made = grad.new_empty(rows, width)
+    pointers = (symbols.contiguous(), grad.contiguous(), made)
+    numbers = (symbols.numel(), rows, width, scale)
+    _sum.run(grad, rows, pointers, numbers, KINDS[grad.dtype])
+    return None, made
+
+
+def _by_torch(symbols: Tensor, table: Tensor, *, scale: float) -> Tensor:
     vectors = F.embedding(symbols, table)
     return vectors if scale == 1.0 else vectors * scale
 
 
-class _LookUp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, symbols: Tensor, table: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(symbols)
-        ctx.rows, ctx.scale = len(table), scale
-        vectors = F.embedding(symbols, table)
-        return vectors if scale == 1.0 else vectors.mul_(scale)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (symbols,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # it is differentiated again
-            sums = torch.ops.aten.embedding_dense_backward(grad, symbols, ctx.rows, -1, False)
-            return None, sums * ctx.scale, None
-        width = grad.shape[-1]
-        made = grad.new_empty(ctx.rows, width)
-        pointers = (symbols.contiguous(), grad.contiguous(), made)
-        numbers = (symbols.numel(), ctx.rows, width, ctx.scale)
-        _sum.run(grad, ctx.rows, pointers, numbers, KINDS[grad.dtype])
-        return None, made, None
+_looked_up = fused(_forward, _backward, _by_torch)

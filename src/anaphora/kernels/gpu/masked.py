@@ -7,12 +7,13 @@ A row without any place is all zeros, and so is its gradient.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
+from anaphora.native.fused import fused
 
 HEAD = r"""
 __device__ inline float lanes_max(float v){for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));return v;}
@@ -55,8 +56,8 @@ extern "C" __global__ void gradients_of_rows(const elem*s,const unsigned char*ma
   }
 }
 """
-_forward = Kernel(HEAD + FORWARD, "weights_of_rows")
-_backward = Kernel(HEAD + BACKWARD, "gradients_of_rows")
+_weights_of_rows = Kernel(HEAD + FORWARD, "weights_of_rows")
+_gradients_of_rows = Kernel(HEAD + BACKWARD, "gradients_of_rows")
 
 
 def fits(scores: Tensor, mask: Tensor) -> bool:
@@ -75,7 +76,7 @@ def fits(scores: Tensor, mask: Tensor) -> bool:
 
 def softmax_among(scores: Tensor, mask: Tensor) -> Tensor:
     """p ``(batch, queries, keys)`` in the type of the scores, among the places where ``mask`` is True."""
-    found: Tensor = _Softmax.apply(scores.contiguous(), mask)  # type: ignore[no-untyped-call]
+    found: Tensor = _softmax(scores.contiguous(), mask)
     return found
 
 
@@ -87,26 +88,33 @@ def by_torch(scores: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(scores, -1).masked_fill(elsewhere, 0.0)
 
 
-class _Softmax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, mask: Tensor) -> Tensor:
-        batch, queries, keys = scores.shape
-        steps = [0 if m == 1 else stride for m, stride in zip(mask.shape[:2], mask.stride(), strict=False)]
-        ctx.numbers = (batch * queries, queries, keys, *steps)
-        made = torch.empty_like(scores)
-        log_sum = torch.empty(batch * queries, dtype=torch.float32, device=scores.device)
-        tasks, kind = -(-batch * queries // 8), KINDS[scores.dtype]
-        _forward.run(scores, tasks, (scores, mask, made, log_sum), ctx.numbers, kind)
-        ctx.save_for_backward(scores, mask, log_sum)
-        return made
+def _forward(keep: bool, scores: Tensor, mask: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
+    numbers = _sizes(scores, mask)
+    made = torch.empty_like(scores)
+    log_sum = torch.empty(numbers[0], dtype=torch.float32, device=scores.device)
+    pointers = (scores, mask, made, log_sum)
+    _weights_of_rows.run(scores, -(-numbers[0] // 8), pointers, numbers, KINDS[scores.dtype])
+    return made, (log_sum,)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        scores, mask, log_sum = ctx.saved_tensors
-        if torch.is_grad_enabled():  # it is differentiated again
-            (again,) = torch.autograd.grad(by_torch(scores, mask), scores, grad, create_graph=True)
-            return again, None
-        made = torch.empty_like(scores)
-        tasks, kind = -(-ctx.numbers[0] // 8), KINDS[scores.dtype]
-        _backward.run(scores, tasks, (scores, mask, log_sum, grad.contiguous(), made), ctx.numbers, kind)
-        return made, None
+
+def _backward(
+    kept: Sequence[Tensor],
+    tensors: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    needs: Sequence[bool],
+) -> tuple[Tensor, None]:
+    (scores, mask), (log_sum,), (grad,) = tensors, kept, grads
+    numbers = _sizes(scores, mask)
+    made = torch.empty_like(scores)
+    pointers = (scores, mask, log_sum, grad.contiguous(), made)
+    _gradients_of_rows.run(scores, -(-numbers[0] // 8), pointers, numbers, KINDS[scores.dtype])
+    return made, None
+
+
+def _sizes(scores: Tensor, mask: Tensor) -> tuple[int, ...]:
+    batch, queries, keys = scores.shape
+    steps = [0 if m == 1 else stride for m, stride in zip(mask.shape[:2], mask.stride(), strict=False)]
+    return (batch * queries, queries, keys, *steps)
+
+
+_softmax = fused(_forward, _backward, by_torch)
