@@ -9,14 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.kernels import invariant
-from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
-    can_capture,
-    capture,
-    current_stream,
-    graph_pool,
-)
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.native.transformed import transformed
 from anaphora.nn import inside
 from anaphora.nn.exporting import scanning

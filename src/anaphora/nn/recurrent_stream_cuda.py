@@ -17,13 +17,8 @@ from torch import Tensor
 
 from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
-from anaphora.kernels.recurrence.backends.cuda_graph.capture import (
-    can_capture,
-    capture,
-    current_stream,
-    graph_pool,
-)
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.native.transformed import transformed
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import run_layer

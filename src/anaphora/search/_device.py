@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from anaphora.cancellation import check_stopped
 from anaphora.kernels import invariant
+from anaphora.native.graphs import can_capture, capture, graph_pool
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.search._candidates import check_greatest
 from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
@@ -24,7 +25,7 @@ from anaphora.settings.search import BEAM_ONLY, SearchSettings
 STRIDE = 8  # steps that are queued before the host reads what came of those before them
 KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
 
-_changing, _capturing = Lock(), Lock()
+_changing = Lock()
 _made: WeakKeyDictionary[nn.Module, tuple[Fingerprint, OrderedDict[tuple[object, ...], DeviceBeam]]] = (
     WeakKeyDictionary()
 )
@@ -186,10 +187,11 @@ class DeviceBeam:
         # Parent, symbol and log p of every hypothesis that was kept, at every step.
         self.trace = torch.zeros(model.capacity, 3, *shape, dtype=torch.float64, device=device)
         self.taken = 0
-        self.graphs: list[torch.cuda.CUDAGraph] = []
-        if device.type == "cuda":
-            with _capturing:
-                self._capture()
+        self.replays: list[Callable[[], None]] = []  # the step of each turn, and the reading of the sources
+        self.replayed = False
+        if can_capture(device):
+            works = (lambda: self._step(0), lambda: self._step(1), model.read)
+            self.replays = [capture(work, graph_pool())[0] for work in works]
 
     def search(self, start: Tensor, *, max_length: int | Tensor, min_length: int, plan: Plan) -> list[NBest]:
         """The best outputs for each item of `start` (items,), of which there may be fewer than there is room for."""
@@ -243,8 +245,9 @@ class DeviceBeam:
         return [row[: row.index(self.eos)] if self.eos in row else row for row in rows]
 
     def _begin(self, start: Tensor, min_length: int) -> None:
-        if self.graphs:
-            self.graphs[2].replay()
+        self.replayed = bool(self.replays) and can_capture(self.symbols.device)
+        if self.replayed:
+            self.replays[2]()
         else:
             self.model.read()
         self.symbols.zero_()
@@ -258,26 +261,11 @@ class DeviceBeam:
 
     def _advance(self) -> None:
         turn = self.taken % 2
-        if self.graphs:
-            self.graphs[turn].replay()
+        if self.replayed:
+            self.replays[turn]()
         else:
             self._step(turn)
         self.taken += 1
-
-    def _capture(self) -> None:
-        """The step of each turn, and the reading of the sources."""
-        works = [lambda: self._step(0), lambda: self._step(1), self.model.read]
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for work in works:
-                work()  # libraries set themselves up at first use, which cannot be captured
-        torch.cuda.current_stream().wait_stream(aside)
-        for work in works:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # loaders of data have threads
-                work()
-            self.graphs.append(graph)
 
     def _step(self, turn: int) -> None:
         """The model's step, then the beam's: nothing here waits for the device."""

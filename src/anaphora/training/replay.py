@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.backends.cuda_graph.capture import can_capture, current_stream, graph_pool
+from anaphora.native.graphs import can_capture, capturing, current_stream, graph_pool
 
 Loss = Callable[..., Tensor]
 
@@ -90,22 +90,20 @@ class _Graphs:
         self.weight = torch.ones((), device=device)
         pool, beside = graph_pool(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
-        forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.empty_cache()  # what the step before needed, and later this one, is not kept beside the graphs' own memory
         with torch.cuda.stream(beside), _casting_anew():
             # once without capturing, which loads kernels and makes handles: a capture may not
             self._gradient(loss(model, *self.inputs))
             beside.synchronize()
             torch.cuda.empty_cache()
-            with _captured(forward, pool):
+            with capturing(pool) as self.forward:
                 total = loss(model, *self.inputs)
             self.total = total.detach()
-            with _captured(backward, pool):
+            with capturing(pool) as self.backward:
                 self.gradients = self._gradient(total)
             del total
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.set_rng_state(drawn, device)
-        self.forward, self.backward = forward.replay, backward.replay
 
     def _gradient(self, total: Tensor) -> tuple[Tensor | None, ...]:
         weight = self.weight.to(total.dtype)
@@ -122,22 +120,6 @@ def _casting_anew() -> Iterator[None]:
         yield
     finally:
         torch.set_autocast_cache_enabled(kept)
-
-
-@contextmanager
-def _captured(graph: Any, pool: Any) -> Iterator[None]:
-    """Captures what is done inside. No graph may be collected meanwhile, which would end the capture."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-        try:
-            yield
-        finally:
-            graph.capture_end()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class _Replay(torch.autograd.Function):

@@ -17,6 +17,7 @@ from anaphora.errors import AnaphoraError
 from anaphora.kernels.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
 from anaphora.native.cuda import KINDS, Loaded, check_report, machine_code, watch
+from anaphora.native.graphs import can_capture, capture, graph_pool
 
 SOURCE = Path(__file__).with_name("step.cu")
 WARPS = 16  # of a block
@@ -101,7 +102,7 @@ class Writer:
         )
         self.tuning = tuning or tuned(parts, sms, 16 // kind.itemsize)
         self._arrays()
-        self._graphs: dict[int, Any] = {}
+        self._graphs: dict[int, Callable[[], None]] = {}
 
     # ------------------------------------------------------------------ what the kernel reads and writes
 
@@ -167,7 +168,7 @@ class Writer:
         """So many steps, without waiting for them."""
         whole, rest = divmod(steps, self.stride)
         for _ in range(whole):
-            self._graph(least).replay()
+            self._strided(least)
         for _ in range(rest):
             self._launch(least)
 
@@ -211,19 +212,24 @@ class Writer:
             check_report(self.device.index or 0)
         return symbols, self.log_probs[first : first + len(symbols)].tolist()
 
-    def _graph(self, least: int) -> Any:
+    def _strided(self, least: int) -> None:
+        """Take ``stride`` steps, as one graph where one can be captured."""
+
+        def steps() -> None:
+            for _ in range(self.stride):
+                self._launch(least)
+
+        if not can_capture(self.device):
+            steps()
+            return
         if least not in self._graphs:
             kept = self.state.clone(), self.tokens.clone()
-            self._launch(least)  # compiles, and takes a step of whatever is there
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                for _ in range(self.stride):
-                    self._launch(least)
-            place = kept[0][0].clone()
-            self.state[0] = place
+            # Its first step compiles, and is one of whatever is there.
+            replay, _ = capture(steps, graph_pool(), first=lambda: self._launch(least))
+            self.state[0] = kept[0][0]
             self.tokens.copy_(kept[1])
-            self._graphs[least] = graph
-        return self._graphs[least]
+            self._graphs[least] = replay
+        self._graphs[least]()
 
 
 def _folded(norm: Norm, part: Map) -> Map:

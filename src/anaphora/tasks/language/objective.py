@@ -19,7 +19,6 @@ from anaphora.data.text_stream import StreamBatch
 from anaphora.kernels.gpu.attention import quickest_attention
 from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.kernels.gpu.output_loss import output_loss
-from anaphora.kernels.recurrence.backends.cuda_graph.capture import can_capture
 from anaphora.models.language import Carried, Language, Reading, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, hide
 from anaphora.models.language_passes import (
@@ -28,6 +27,7 @@ from anaphora.models.language_passes import (
     states,
     written_out_loss,
 )
+from anaphora.native.graphs import can_capture
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack

@@ -7,11 +7,9 @@ the backward pass has read it, so a capture in use is not used again: a second o
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,8 +23,8 @@ from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torc
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 
-Result = TypeVar("Result")
 name: BackendName = "cuda_graph"
 about = "the plan as torch operations, captured as a CUDA graph and replayed"
 planned = True
@@ -206,62 +204,8 @@ class _Lease:
 SHARE = 8  # of a GPU's memory, one part in so many may hold captures
 CAPTURES: Captures[Captured] = Captures(limit=1 << 31)
 
-# ---------------------------------------------------------------------- CUDA
-_streams: dict[tuple[int, int], Any] = {}
-
-
-def can_capture(device: torch.device) -> bool:
-    """Whether a capture can be made or replayed here: not while this stream is being captured already, and not beside the
-    CUDA graphs of ``torch.compile(mode="reduce-overhead")``.
-
-    Those call ``torch._C._cuda_clearCublasWorkspaces()``, which frees the working memory that products captured by
-    other work still write to: the next replay is an illegal memory access (``benchmarks/cublas_workspace.py`` shows it
-    with PyTorch alone).
-    """
-    here = device.index == torch.cuda.current_device() and not torch.cuda.is_current_stream_capturing()
-    return here and "torch._inductor.cudagraph_trees" not in sys.modules
-
 
 @cache
 def memory_of(device: torch.device) -> int:
-    """Bytes on the GPU; 0 for what is none."""
+    """Return the bytes on the GPU; 0 for what is none."""
     return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
-
-
-def current_stream() -> int:
-    return torch.cuda.current_stream().cuda_stream
-
-
-def graph_pool() -> Any:
-    """Memory shared by the two passes of a capture and by nothing else."""
-    return torch.cuda.graph_pool_handle()
-
-
-def capture(work: Callable[[], Result], pool: Any) -> tuple[Callable[[], None], Result]:
-    """What replays the kernels of ``work``, and the tensors that hold its result after each replay."""
-    now = torch.cuda.current_stream()
-    # One stream beside each, as products keep their working memory by stream: graphs that may run at the
-    # same time must not share it.
-    place = (now.device_index, now.cuda_stream)
-    if place not in _streams:
-        _streams[place] = torch.cuda.Stream(now.device)  # type: ignore[no-untyped-call]
-    beside = _streams[place]
-    work()  # loads kernels and makes handles, which a capture may not
-    beside.wait_stream(now)
-    graph = torch.cuda.CUDAGraph()
-    collecting = gc.isenabled()
-    with torch.cuda.stream(beside):
-        some = torch.ones(16, 16, device=now.device)
-        some @ some  # likewise, of this stream
-        gc.disable()  # a graph that is collected meanwhile would end the capture
-        try:
-            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-            try:
-                result = work()
-            finally:
-                graph.capture_end()
-        finally:
-            if collecting:
-                gc.enable()
-    now.wait_stream(beside)
-    return graph.replay, result
