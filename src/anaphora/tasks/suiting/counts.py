@@ -49,8 +49,11 @@ def rival_of(m: LanguageModel, run: str | Path) -> Rival | None:
     if m._direct or isinstance(s.model, Part) or s.model == "masked" or s.init:
         return None
     folder = RunFolder(run)
-    data, dev = m._reopen(folder, read_config(folder.path))
-    if data.characters > MOST_TEXT or embedded(data.describe()):  # generated to show what networks can do
+    config = read_config(folder.path)
+    if embedded(config.data.get("train", {})):  # generated to show what networks can do
+        return None
+    data, dev = m._reopen(folder, config)
+    if data.characters > MOST_TEXT:
         return None
     begun = time.monotonic()
     alike = {key: getattr(s, key) for key in ("tokens", "lines", "backward", "unknown_share")}

@@ -62,9 +62,10 @@ def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
     if s.output != "continuous" or not s.horizon or not m._window:
         return None
     folder = RunFolder(run)
-    data, dev = m._reopen(folder, read_config(folder.path))
-    if embedded(data.facts):  # generated to show what networks can do
+    config = read_config(folder.path)
+    if embedded(config.data.get("train", {})):  # generated to show what networks can do
         return None
+    data, dev = m._reopen(folder, config)
     windows = m._windows(dev)
     own, found = naive_mse(m.model_, windows, windows.spread(s.valid_examples))
     if m._direct:

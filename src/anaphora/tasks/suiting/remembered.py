@@ -96,9 +96,11 @@ class Remembered:
 def rival_of(m: Translator, run: str | Path) -> Rival | None:
     """The better one of `WAYS` on the dev data of ``run``, which ``m`` has just been trained in, where it is better than ``m``; else None."""
     folder = RunFolder(run)
-    data, dev = m._reopen(folder, read_config(folder.path))
-    generated = embedded(data.describe())  # to show what networks can do
-    if generated or m.settings_.init or len(dev) < LEAST_DEV or data.text_bytes > MOST_TEXT:
+    config = read_config(folder.path)
+    if m.settings_.init or embedded(config.data.get("train", {})):  # generated to show what networks can do
+        return None
+    data, dev = m._reopen(folder, config)
+    if len(dev) < LEAST_DEV or data.text_bytes > MOST_TEXT:
         return None
     sources, wanted = zip(*dev.read(range(min(len(dev), MOST_DEV))), strict=True)
     references = [m.tokenizer_.target.normalized(one) for one in wanted]

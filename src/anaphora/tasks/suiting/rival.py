@@ -16,6 +16,7 @@ from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.config import read_config
 from anaphora.tasks.suiting.classify import MOST_CLASSES, of_ngrams
+from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
 
 if TYPE_CHECKING:
@@ -104,9 +105,11 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     if m._direct or ended.best is None or not fits:
         return None
     folder = RunFolder(run)
-    data, dev = m._reopen(folder, read_config(folder.path))
-    generated = data.describe()["kind"] == "corpus"  # to show what networks can do
-    if generated or not _quick(data) or m.targets_.size > MOST_CLASSES:
+    config = read_config(folder.path)
+    if m.targets_.size > MOST_CLASSES or embedded(config.data.get("train", {})):  # generated to show what networks can do
+        return None
+    data, dev = m._reopen(folder, config)
+    if not _quick(data):
         return None
     preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
     begun = time.monotonic()
