@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
-from persistent_emulated import HOST, REPLACED
-from scan_emulated import OnHost, built, on_host
+from persistent_emulated import HOST, REPLACED, built
+from scan_emulated import OnHost, on_host
 from torch import Tensor
 
 from anaphora.kernels.decode import cuda
@@ -39,7 +37,7 @@ extern "C" void launch(int grid,int threads,int memory,void**p,long long*n){
 class EmulatedStep(OnHost):
     """The step compiled as C++."""
 
-    def __init__(self, source: str, memory: int, threads: int, folder: Path):
+    def __init__(self, source: str, memory: int, threads: int):
         self.memory, self.threads = memory, threads
         head, body = on_host(source, _CHANGED).split("typedef unsigned int u32;", 1)
         kinds = (
@@ -47,17 +45,17 @@ class EmulatedStep(OnHost):
         )
         arguments = ",".join(f"({kind})p[{k}]" for k, kind in enumerate(kinds.split()))
         launch = _LAUNCH.replace("ARGUMENTS", arguments)
-        self.library = built(head + HOST + _MORE + "typedef unsigned int u32;" + body + launch, folder)
+        self.library = built(head + HOST + _MORE + "typedef unsigned int u32;" + body + launch)
 
 
 class EmulatedWriter(cuda.Writer):
     """`Writer` on a CPU."""
 
-    def __init__(self, parts: cuda.Parts, kind: torch.dtype, folder: Path, **more: object):
+    def __init__(self, parts: cuda.Parts, kind: torch.dtype, **more: object):
         super().__init__(parts, kind, stride=10**6, **more)  # type: ignore[arg-type]
         self._words = (torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32))
         text = cuda.source(parts, kind, self.tuning, self.capacity)
-        self.kernel = EmulatedStep(text, self.memory, 32 * self.tuning.warps, folder)  # type: ignore[assignment]
+        self.kernel = EmulatedStep(text, self.memory, 32 * self.tuning.warps)  # type: ignore[assignment]
 
     def _watched(self) -> tuple[Tensor, Tensor]:
         return self._words

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 
 import pytest
-from persistent_emulated import COMPILER, HOST
+from persistent_emulated import COMPILER, HOST, built
 from torch import Tensor
 
 from anaphora.native.cuda import PRELUDE, Kernel
@@ -40,9 +38,11 @@ extern "C" void launch(int grid,int threads,void**p,int*n){
 """
 
 
+_library = cache(built)
+
+
 def run_by_fibres(
     kernel: Kernel,
-    folder: Path,
     like: Tensor,
     tasks: int,
     pointers: Sequence[Tensor | int | None],
@@ -51,35 +51,26 @@ def run_by_fibres(
     threads: int | None = None,
 ) -> None:
     """As ``Kernel.run``, in this machine's memory and with two blocks only."""
-    assert COMPILER is not None
-    path = folder / f"{kernel._name}{kind}"
-    if not path.with_suffix(".so").exists():
-        head = kernel._source.split(f"void {kernel._name}(", 1)[1].split(")", 1)[0].split(",")
-        kinds = [argument.rsplit("*", 1)[0] + "*" for argument in head if "*" in argument]
-        given = [f"({kind_})p[{k}]" for k, kind_ in enumerate(kinds)]
-        given += [f"n[{k}]" for k in range(len(head) - len(kinds))]
-        host = HOST.replace("#define __shared__\n", "#define __shared__ static\n")
-        call = LAUNCH.replace("CALL", f"{kernel._name}({','.join(given)})")
-        text = f"#define KIND {kind}\n{host}{MORE}{PRELUDE}{kernel._source}{call}"
-        path.with_suffix(".cpp").write_text(text)
-        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
-        subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
+    head = kernel._source.split(f"void {kernel._name}(", 1)[1].split(")", 1)[0].split(",")
+    kinds = [argument.rsplit("*", 1)[0] + "*" for argument in head if "*" in argument]
+    given = [f"({kind_})p[{k}]" for k, kind_ in enumerate(kinds)]
+    given += [f"n[{k}]" for k in range(len(head) - len(kinds))]
+    host = HOST.replace("#define __shared__\n", "#define __shared__ static\n")
+    call = LAUNCH.replace("CALL", f"{kernel._name}({','.join(given)})")
+    library = _library(f"#define KIND {kind}\n{host}{MORE}{PRELUDE}{kernel._source}{call}")
     words = [n if isinstance(n, int) else struct.unpack("i", struct.pack("f", n))[0] for n in numbers]
     places = (ctypes.c_void_p * len(pointers))(
         *(t.data_ptr() if isinstance(t, Tensor) else t for t in pointers)
     )
-    library = ctypes.CDLL(str(path.with_suffix(".so")))
     library.launch(min(2, tasks), threads or kernel._threads, places, (ctypes.c_int * len(words))(*words))
 
 
-def on_fibres(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every kernel run by fibres, compiled once for each source in ``folder``. Skips the test where there is no C++ compiler."""
+def on_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every kernel run by fibres. Skips the test where there is no C++ compiler."""
     if COMPILER is None:
         pytest.skip("no C++ compiler here")
 
     def run(self: Kernel, *given: object) -> None:
-        place = folder / hashlib.sha256(self._source.encode()).hexdigest()[:16]
-        place.mkdir(exist_ok=True)
-        run_by_fibres(self, place, *given)
+        run_by_fibres(self, *given)
 
     monkeypatch.setattr(Kernel, "run", run)

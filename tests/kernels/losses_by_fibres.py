@@ -21,15 +21,9 @@ def device_of(fused: Any) -> Any:
     """A fixture: a GPU, or the memory of this machine with the kernels of the module ``fused`` run by fibres."""
 
     @pytest.fixture(params=DEVICES)
-    def device(
-        request: pytest.FixtureRequest,
-        tmp_path_factory: pytest.TempPathFactory,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> str:
+    def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         if request.param == "cpu":
-            folder = tmp_path_factory.getbasetemp() / "losses"  # one for all tests: a kernel is compiled once
-            folder.mkdir(exist_ok=True)
-            on_fibres(folder, monkeypatch)
+            on_fibres(monkeypatch)
             monkeypatch.setattr(fused, "serves", lambda *_: True)
         return request.param
 

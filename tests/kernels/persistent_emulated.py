@@ -7,8 +7,10 @@ Fibres are switched where a thread would wait for others: at barriers, in exchan
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,8 @@ from anaphora.kernels.recurrence.backends.persistent.program import make_program
 from anaphora.kernels.recurrence.backends.persistent.source import Kernel
 from anaphora.kernels.recurrence.backends.persistent.tiling import tile
 from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.native import c as native
+from anaphora.native import cache
 from anaphora.native.cuda import Watch
 
 Change = Callable[[str], str]
@@ -135,13 +139,19 @@ def as_cpp(kernel: Kernel, change: Change = str) -> str:
     return head + HOST + "typedef unsigned int u32;" + body + _LAUNCH.replace("ARGUMENTS", arguments)
 
 
-def build(kernel: Kernel, folder: Path, change: Change = str) -> ctypes.CDLL:
+def built(text: str) -> ctypes.CDLL:
+    """The library of a C++ program, from the cache of compiled kernels where it was built before."""
     assert COMPILER is not None
-    path = folder / f"kernel{len(list(folder.iterdir()))}"
-    path.with_suffix(".cpp").write_text(as_cpp(kernel, change))
-    command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
-    subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
-    return ctypes.CDLL(str(path.with_suffix(".so")))
+    command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC"]
+    made_of = repr((native._version(COMPILER), command, text))
+    stem = f"emulated-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}"
+    for path, _ in cache.found(stem, ".so"):
+        return ctypes.CDLL(str(path))
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "kernel.cpp"), Path(folder, "kernel.so")
+        source.write_text(text)
+        subprocess.run([*command, str(source), "-o", str(library)], check=True)
+        return ctypes.CDLL(str(cache.put(library.read_bytes(), stem, ".so")))
 
 
 def _run(
@@ -170,7 +180,6 @@ def no_words() -> Watch:
 def emulated_passes(
     plan: Plan,
     batch: int,
-    folder: Path,
     columns: int = 8,
     sms: int = 132,
     near: bool = False,
@@ -194,7 +203,7 @@ def emulated_passes(
         before = made[0].kernel if program.backward else None
         kernel = Kernel(program, tiling, "bf16" if half else "tf32", before, sides)
         one = Pass(kernel, torch.device("cpu"), "", sms)
-        library = build(one.kernel, folder, change)
+        library = built(as_cpp(one.kernel, change))
         one.run = partial(_run, library, one, words or no_words())  # type: ignore[method-assign]
         made.append(one)
     return Passes(programs, *made)

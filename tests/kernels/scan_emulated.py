@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from persistent_emulated import COMPILER, HOST, REPLACED
+from persistent_emulated import HOST, REPLACED, built
 from recurrence_results import Run
 from torch import Tensor
 
@@ -63,16 +61,6 @@ def on_host(source: str, changed: Mapping[str, str]) -> str:
     )
 
 
-def built(text: str, folder: Path) -> ctypes.CDLL:
-    """The C++ program as a library, in a new file of ``folder``."""
-    path = folder / f"kernel{len(list(folder.iterdir()))}"
-    path.with_suffix(".cpp").write_text(text)
-    assert COMPILER is not None
-    command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", str(path.with_suffix(".cpp"))]
-    subprocess.run([*command, "-o", str(path.with_suffix(".so"))], check=True)
-    return ctypes.CDLL(str(path.with_suffix(".so")))
-
-
 class OnHost:
     """In the place of `Loaded`: a library whose ``launch`` runs all threads of a kernel as fibres."""
 
@@ -89,7 +77,7 @@ class OnHost:
 class Emulated(OnHost):
     """A kernel compiled as C++, its threads run as fibres."""
 
-    def __init__(self, source: str, name: str, memory: int, threads: int, folder: Path):
+    def __init__(self, source: str, name: str, memory: int, threads: int):
         self.memory, self.threads = memory, threads
         text = on_host(source, _CHANGED)
         text = text.replace("__shared__ float ", "static thread_local float ")  # of the block at work
@@ -99,19 +87,17 @@ class Emulated(OnHost):
         arguments = [f"({kind})p[{k}]" for k, kind in enumerate(pointers)]
         arguments += [f"n[{k}]" for k in range(len(taken) - len(pointers))]
         launch = _LAUNCH.replace("NAME", name).replace("ARGUMENTS", ",".join(arguments))
-        self.library = built(head + HOST + _COPIES + "typedef unsigned int u32;" + body + launch, folder)
+        self.library = built(head + HOST + _COPIES + "typedef unsigned int u32;" + body + launch)
 
 
 class EmulatedUnits(generated.GeneratedUnits):
     """Kernels compiled as C++ for this machine."""
 
-    folder: Path
-
     def compiled(self, source: str, name: str, memory: int, threads: int, device: torch.device) -> Any:
-        return Emulated(source, name, memory, threads, self.folder)
+        return Emulated(source, name, memory, threads)
 
 
-def by_kernels(cell: Any, folder: Path) -> Any:
+def by_kernels(cell: Any) -> Any:
     """An engine that runs a cell's generated kernels here."""
     engine = Run(LayerStep(cell))
 
@@ -120,8 +106,6 @@ def by_kernels(cell: Any, folder: Path) -> Any:
         assert ready.plan is not None
         given = ready.arguments(LayerRun(engine.engine.function, *arguments))
         how = Direction(arguments[4], arguments[5], *arguments[1][0].shape[:2])
-        units = EmulatedUnits(ready.plan)
-        units.folder = folder
-        return run_units(ready.plan, given, how, units)
+        return run_units(ready.plan, given, how, EmulatedUnits(ready.plan))
 
     return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,9 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "kind", "near"), CASES)
-def test_whole_steps_are_those_of_the_model(
-    name: str, kind: torch.dtype, near: float, tmp_path: Path
-) -> None:
+def test_whole_steps_are_those_of_the_model(name: str, kind: torch.dtype, near: float) -> None:
     model = made(name)
     if kind == torch.bfloat16:
         with torch.no_grad():
@@ -73,7 +70,7 @@ def test_whole_steps_are_those_of_the_model(
                 weight.copy_(weight.bfloat16())
     parts = parts_of(model)
     assert parts is not None
-    writer = EmulatedWriter(parts, kind, tmp_path, capacity=12, tuning=Tuning(3, 2, 2, warps=2))
+    writer = EmulatedWriter(parts, kind, capacity=12, tuning=Tuning(3, 2, 2, warps=2))
     prompt = [5, 17, 9]
     found, probs, last = stepped(model, prompt, 3)
     symbols, log_probs = writer.write(prompt, 3, least=LEAST)
@@ -83,11 +80,11 @@ def test_whole_steps_are_those_of_the_model(
     assert writer.write(prompt, 1, least=LEAST)[0] == found[:1]  # from the first place again
 
 
-def test_it_tells_what_it_writes_and_stops_behind_the_end(tmp_path: Path) -> None:
+def test_it_tells_what_it_writes_and_stops_behind_the_end() -> None:
     model = made("llama")
     parts = parts_of(model)
     assert parts is not None
-    writer = EmulatedWriter(parts, torch.float32, tmp_path, capacity=12, tuning=Tuning(2, 1, 1, warps=2))
+    writer = EmulatedWriter(parts, torch.float32, capacity=12, tuning=Tuning(2, 1, 1, warps=2))
     found, _, _ = stepped(model, [5, 17, 9], 3)
     writer.stride = 1
     writer.advance = lambda steps, least: [writer._launch(least) for _ in range(steps)]  # type: ignore[assignment, misc]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from kernels_by_fibres import on_fibres
@@ -16,8 +14,8 @@ SHAPES = ((10, 13), (7,), (), (64, 3), (0, 4))
 
 
 @pytest.fixture
-def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_fibres(tmp_path, monkeypatch)
+def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fibres(monkeypatch)
     monkeypatch.setattr(chunks, "serves", lambda *_: True)
     for module in (adam, chunks):
         monkeypatch.setattr(module, "sent", lambda table, device: table)

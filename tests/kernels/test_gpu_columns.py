@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,8 +19,8 @@ KINDS = ("gelu", "gelu-tanh", "relu", "silu")
 
 
 @pytest.fixture
-def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_fibres(tmp_path, monkeypatch)
+def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fibres(monkeypatch)
     monkeypatch.setattr(Kernel, "blocks", lambda self, like, tasks: min(2, tasks))
     for module in (columns, normed, output_loss):
         monkeypatch.setattr(module, "SHARE", 32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,8 +22,8 @@ PAD = 0
 
 
 @pytest.fixture
-def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_fibres(tmp_path, monkeypatch)
+def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fibres(monkeypatch)
     for module in (likelihood, lookup, masked, ragged):
         monkeypatch.setattr(module, "serves", lambda *_: True)
     monkeypatch.setattr(lookup, "FEW", 0)

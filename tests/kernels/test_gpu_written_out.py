@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,8 +16,8 @@ ROUNDING = 2**-7  # of bfloat16, twice over
 
 
 @pytest.fixture
-def by_fibres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_fibres(tmp_path, monkeypatch)
+def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_fibres(monkeypatch)
     monkeypatch.setattr(normed, "SHARE", 32)
 
 

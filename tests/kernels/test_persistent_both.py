@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ def _expected(cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tens
 
 
 def _both(
-    cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor, time_first: bool, folder: Path
+    cells: list[nn.Cell], x: Tensor, initial: list[Any], lengths: Tensor, time_first: bool
 ) -> list[Tensor]:
     given, sides = [], []
     for cell, start in zip(cells, initial, strict=True):
@@ -44,7 +43,7 @@ def _both(
         matrices, vectors = traced.boundary(params)
         stacked = [torch.cat([matrices[p] for p in m.parts]) for m in plan.matrices]
         given.append(Arguments(stacked, vectors, (x,), (), start))
-        sides.append(emulated_passes(plan, len(x), folder, columns=32, sms=4, sides=2, tiles=2))
+        sides.append(emulated_passes(plan, len(x), columns=32, sms=4, sides=2, tiles=2))
     assert sides[0].all[0].kernel.source == sides[1].all[0].kernel.source
     teams = any(p.split > 1 for p in sides[0].all[0].tiling.products)
     assert teams == isinstance(cells[0], nn.LSTM)  # four gates of 32 columns are many results for a warp
@@ -59,7 +58,7 @@ def _both(
 @pytest.mark.parametrize(
     ("name", "time_first"), [("lstm", True), pytest.param("gru before", False, marks=pytest.mark.slow)]
 )
-def test_one_launch_equals_two_runs(name: str, time_first: bool, tmp_path: Path) -> None:
+def test_one_launch_equals_two_runs(name: str, time_first: bool) -> None:
     """Two blocks share sixteen rows of either direction, warps may form teams, and groups of rows take turns; lengths differ."""
     small: Any = CELLS[name]()
     cells = [type(small)(5, 40, **small.options) for _ in range(2)]
@@ -69,7 +68,7 @@ def test_one_launch_equals_two_runs(name: str, time_first: bool, tmp_path: Path)
     with torch.no_grad():
         x[1::9] = float("nan")  # of a row without steps nothing is looked at
     leaves = [x, *initial[0], *initial[1], *(p for cell in cells for p in cell.parameters())]
-    ours = _both(cells, x, initial, lengths, time_first, tmp_path)
+    ours = _both(cells, x, initial, lengths, time_first)
     assert ours[0].transpose(0, 1).is_contiguous() == time_first
     clean = torch.where(torch.isnan(x), torch.zeros_like(x), x)
     right = _expected(cells, clean, initial, lengths)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ REST = [(name, near) for name in CELLS for near in (False, True) if (name, near)
     ("name", "near"), [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )
 def test_kernels_run_by_fibres_equal_the_reference(
-    name: str, near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, near: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three blocks share each row, in a cluster or not, and groups of rows take turns; lengths differ, and time runs backwards."""
     small: Any = CELLS[name]()
@@ -39,7 +38,7 @@ def test_kernels_run_by_fibres_equal_the_reference(
     made = []
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        made.append(emulated_passes(plan, batch, tmp_path, columns=8, sms=3, near=near))
+        made.append(emulated_passes(plan, batch, columns=8, sms=3, near=near))
         return made[-1]
 
     monkeypatch.setattr(run, "_passes", passes)
@@ -53,12 +52,12 @@ def test_kernels_run_by_fibres_equal_the_reference(
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_nan_where_the_loop_has_it(bad: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_where_the_loop_has_it(bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows end early, with NaN or infinity in their last states: steps past the end add nothing to a gradient."""
     cell = nn.LSTM(5, 20, peephole=True)
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        return emulated_passes(plan, batch, tmp_path, columns=8, sms=3)
+        return emulated_passes(plan, batch, columns=8, sms=3)
 
     monkeypatch.setattr(run, "_passes", passes)
 
@@ -70,13 +69,13 @@ def test_nan_where_the_loop_has_it(bad: float, tmp_path: Path, monkeypatch: pyte
     assert not Spoilt(cell, 5, bad, batch=5, time=3).differences(by_fibres)
 
 
-def test_strips_of_a_row_are_summed_up_by_warps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strips_of_a_row_are_summed_up_by_warps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks 64 columns wide in a cluster of two: of four strips the third has six columns, the last none."""
     cell = nn.LSTM(5, 70, layer_norm=True)
     x, initial = inputs(cell, torch.float32, 6, 3)
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        return emulated_passes(plan, batch, tmp_path, columns=64, near=True)
+        return emulated_passes(plan, batch, columns=64, near=True)
 
     monkeypatch.setattr(run, "_passes", passes)
     ours = results(OnHost(LayerStep(cell)), cell, x, initial, None, False)
@@ -85,9 +84,7 @@ def test_strips_of_a_row_are_summed_up_by_warps(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["mgu", pytest.param("peephole", marks=pytest.mark.slow)])
-def test_numbers_of_16_bits_travel_in_pairs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_16_bits_travel_in_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a cluster of two, whose second block has but eight of its 32 columns to fill."""
     small: Any = CELLS[name]()
     cell = type(small)(5, 40, **small.options)
@@ -98,7 +95,7 @@ def test_numbers_of_16_bits_travel_in_pairs(
         v.requires_grad_()
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        return emulated_passes(plan, batch, tmp_path, columns=32, near=True, half=True)
+        return emulated_passes(plan, batch, columns=32, near=True, half=True)
 
     monkeypatch.setattr(run, "_passes", passes)
     ours = results(OnHost(LayerStep(cell)), cell, x, tuple(initial), None, False)
@@ -146,16 +143,14 @@ def _silence_of_the_first_block(text: str) -> str:
     ids=["memory", "cluster", "sums in a cluster", "sums in memory"],
 )
 def test_what_is_computed_after_waiting_in_vain_is_nan(
-    cell: nn.Cell, near: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cell: nn.Cell, near: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the cell makes of NaN. The backward pass comes after it, so its results are NaN as well."""
     x, initial = inputs(cell, torch.float32, 9, 3)
     words = no_words()
 
     def passes(plan: Plan, batch: int, *_: Any) -> Any:
-        return emulated_passes(
-            plan, batch, tmp_path, sms=3, near=near, words=words, change=_silence_of_the_first_block
-        )
+        return emulated_passes(plan, batch, sms=3, near=near, words=words, change=_silence_of_the_first_block)
 
     monkeypatch.setattr(run, "_passes", passes)
     y, *rest = results(OnHost(LayerStep(cell)), cell, x, initial, None, False)

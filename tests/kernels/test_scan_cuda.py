@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from persistent_emulated import COMPILER
@@ -26,7 +24,7 @@ LINEAR = ("MinGRU", "MinLSTM", "GILR", "QRNN", "SRU", "HGRN", "RGLRU", "LRU", "S
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CELLS]
 )
-def test_the_kernels_equal_the_loop(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_equal_the_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By fibres: in one piece and in chunks, with copies of 16 bytes and without, rows of many lengths, backwards."""
     torch.manual_seed(3)
     for wide, chunked in ((True, False), (False, True)):
@@ -37,7 +35,7 @@ def test_the_kernels_equal_the_loop(name: str, tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(generated, "FEWEST", 1000 if chunked else 0)
         monkeypatch.setattr(generated, "ENOUGH", 12)
         lengths, reverse = (torch.tensor([31, 53]) if (k + chunked) % 2 else None), k % 3 == 1
-        ours = results(by_kernels(cell, tmp_path), cell, x, initial, lengths, reverse)
+        ours = results(by_kernels(cell), cell, x, initial, lengths, reverse)
         theirs = results(reference(cell), cell, x, initial, lengths, reverse)
         for a, b in zip(ours, theirs, strict=True):
             assert float((a - b).detach().abs().max() / (1 + b.detach().abs().max())) < 1e-5

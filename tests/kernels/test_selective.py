@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,11 +99,11 @@ def test_without_a_compiler_torch_computes_the_same(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
-def test_the_kernels_equal_the_plain_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_equal_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two blocks of channels, the second not full, and a last group that is not."""
 
     def kernel(name: str, kind: int, device: torch.device) -> Emulated:
-        return Emulated(gpu.source(kind), name, 0, gpu.THREADS, tmp_path)
+        return Emulated(gpu.source(kind), name, 0, gpu.THREADS)
 
     monkeypatch.setattr(gpu, "_kernel", kernel)
     ours = _results(gpu.selective_scan, _given(2, 37, 70, torch.float32))
