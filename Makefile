@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all test-foreign fuzz lint format bench notebooks docs pictures browser page clean help
+.PHONY: demo test quick test-all test-foreign fuzz lint format bench notebooks docs pictures browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -37,6 +37,9 @@ page:            ## build the page anew from page/ (needs Node)
 
 test: lint browser ## lint, types, layers, and every test that is not slow
 	@ANAPHORA_LESSON_PICTURES=build/lessons $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
+
+quick: $(READY)  ## lint, and the tests nearest to what changed since main (BASE=…): an answer within a minute
+	@$(BIN)/python tools/quick.py $(or $(BASE),main)
 
 test-all: lint browser ## the same with the slow suites, and every process started anew
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
