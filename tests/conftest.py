@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +17,18 @@ import pytest
 import torch
 from hypothesis import settings
 
+from sweeps import restore_corpora, shorten_corpora
 from trained_runs import Store
 
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:  # as in a background job or under nohup; tests send them
         signal.signal(number, usual)
 torch.set_num_threads(1)
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "anaphora-tests"
+"""What the tests compile: kept from one run to the next and shared by all copies of the repository, apart from the user's own."""
+with contextlib.suppress(OSError):  # without a home, the usual places are tried
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ.setdefault("ANAPHORA_CACHE", str(CACHE))
 torch.backends.cudnn.allow_tf32 = False  # parity on a GPU means float32, not its shortened form
 settings.register_profile("anaphora", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("anaphora")
@@ -44,15 +52,23 @@ def _no_views_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No optimisation and no place in the user's cache, for tests that compile much and compute little."""
+def quick_compiler() -> Iterator[None]:
+    """No optimisation, for tests that compile much and compute little."""
     from anaphora.native import c as compiler
 
     patch = pytest.MonkeyPatch()
     patch.setattr(compiler, "FLAGS", tuple(f for f in compiler.FLAGS if f != "-O3"))
-    patch.setenv("ANAPHORA_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     patch.undo()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Forget what was compiled long ago."""
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        for path in CACHE.glob("kernels/*"):
+            with contextlib.suppress(OSError):  # another run of the tests forgets it, too
+                if time.time() - path.stat().st_mtime > 30 * 24 * 3600:
+                    path.unlink()
 
 
 @pytest.fixture(scope="session")
@@ -81,13 +97,25 @@ def onnx() -> Iterator[None]:
 
 
 @pytest.fixture
-def small_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The embedded corpora of pairs with few examples, for tests of what happens around a training on them."""
-    from anaphora.data.corpora import CORPORA
+def small_corpora() -> Iterator[None]:
+    """The embedded corpora with few examples, for tests of what happens around a training on them."""
+    before = shorten_corpora()
+    yield
+    restore_corpora(before)
 
-    for name in ("numbers", "copy"):
-        for split, size in (("train", 600), ("dev", 20), ("test", 60)):
-            monkeypatch.setitem(CORPORA[name].sizes, split, size)
+
+SECONDS: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    SECONDS[report.nodeid] = round(SECONDS.get(report.nodeid, 0.0) + report.duration, 3)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what every test took, for ``make quick``."""
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
+        cache.set("anaphora/seconds", {**cache.get("anaphora/seconds", {}), **SECONDS})
 
 
 LONG = ("test_docs.py", "test_curriculum.py", "studio", "tasks", "training", "models", "kernels")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from test_docs import run_shell
 from warm_command import commands_folder
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "curriculum.md"
@@ -45,20 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(code: str, folder: Path) -> None:
-    warm = commands_folder()
-    path = os.pathsep.join(
-        [*([str(warm)] if warm else []), str(Path(sys.executable).parent), os.environ["PATH"]]
-    )
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code],
-        cwd=folder,
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=1800,
-    )
-    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    run_shell(code, folder, commands_folder(), short=True)
 
 
 done: set[str] = set()

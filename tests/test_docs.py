@@ -5,8 +5,8 @@
 A ``text`` block right below a ``python`` block, with nothing in between, is what that block prints (`printed`); below a ``bash``
 block it is a part of what that prints. ``…`` stands for anything.
 
-In ``make test`` the pages call the command out of a process that has imported torch already (`warm_command`), except the
-README; in ``make test-all`` every page calls the command as installed.
+In ``make test`` the pages call the command out of a process that has imported torch already (`warm_command`), and train on
+short corpora; in ``make test-all`` every page calls the command as installed, and corpora are whole.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pytest
 import anaphora as an
 from anaphora.native.c import compiler
 from printed import same_output
+from sweeps import SHORT
 from warm_command import commands_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,8 @@ LESSONS = ROOT / "docs" / "learn"
 """tests/learn runs these, and compares what they print."""
 SHOW_COMPILED = {"cells.md", "engine.md", "experiment.md"}
 """Pages that print or assert which compiled kernels run."""
+WHOLE_CORPORA = {"forecast.md", "var.md", "vectors.md"}
+"""Pages that show what a training on all of a corpus comes to; ``make test`` shortens the corpora for the others."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,13 +62,13 @@ def with_free_ports(code: str) -> str:
     return code
 
 
-def run_shell(code: str, folder: Path, first: Path | None) -> str:
-    """What it prints, results before messages. ``first``: a folder ahead of all others on the path."""
+def run_shell(code: str, folder: Path, first: Path | None, short: bool = False) -> str:
+    """What it prints, results before messages. ``first``: a folder ahead of all others on the path; ``short``: with short corpora."""
     code = with_free_ports(code)
     path = os.pathsep.join(
         [*([str(first)] if first else []), str(Path(sys.executable).parent), os.environ["PATH"]]
     )
-    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", SHORT: "1" if short else ""}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
         cwd=folder,
@@ -92,13 +95,18 @@ def run_make(code: str) -> None:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p.parent != LESSONS or not p.name[0].isdigit()], ids=lambda p: p.name
 )
-def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_runs(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The blocks of a page, in order."""
     if page.name in SHOW_COMPILED and compiler() is None:
         pytest.skip("the page shows compiled kernels, and there is no C compiler here")
     folder = tmp_path
     monkeypatch.chdir(folder)
-    first = None if page.name == "README.md" else commands_folder()
+    first = commands_folder()
+    short = first is not None and page.name not in WHOLE_CORPORA
+    if short:
+        request.getfixturevalue("small_corpora")
     namespace: dict[str, object] = {"__name__": "__page__"}
     printed, whole = "", True
     for line, kind, code in blocks(page):
@@ -114,7 +122,7 @@ def test_every_block_runs(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             if re.search(r"^(make|git clone) ", code, re.MULTILINE):
                 run_make(code)
             else:
-                printed, whole = run_shell(code, folder, first), False
+                printed, whole = run_shell(code, folder, first, short), False
         elif kind == "toml":
             tomllib.loads(code)
         elif kind == "json":

@@ -1,8 +1,8 @@
 """Processes forked from one that has imported torch already: `popen` starts them, `commands_folder` puts ``anaphora`` on a path.
 
 Every call is a process of its own, with its own id, signals and exit status. It is forked from a server that holds the packages
-we depend on and our own modules, but has run nothing. That spares the seconds which importing takes. The README calls
-the command as installed; with ANAPHORA_TEST_ALL=1, as in ``make test-all``, every process is started again.
+we depend on and our own modules, but has run nothing. That spares the seconds which importing takes. With
+ANAPHORA_TEST_ALL=1, as in ``make test-all``, every process is started again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from sweeps import SHORT, shorten_corpora
 
 PACKAGES = (
     "anaphora",
@@ -242,6 +244,8 @@ def _run(words: list[str], folder: str, environment: dict[str, str], streams: li
     os.environ.clear()
     os.environ.update(environment)
     random.seed()  # not the server's numbers
+    if os.environ.pop(SHORT, ""):
+        shorten_corpora()
     try:
         if words[:2] == ["-m", "anaphora"]:
             from anaphora.cli.main import main

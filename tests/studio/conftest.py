@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from studio_names import BAD_NAME
 
 import anaphora as an
 from hand_made import EVIL, scene
+from warm_command import popen
 
 SETTINGS = {
     "tokens": "char",
@@ -111,22 +111,8 @@ class Server:
         self.start()
 
     def start(self, port: int = 0) -> None:
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "anaphora",
-                "studio",
-                str(self.folder),
-                "--no-open",
-                "--port",
-                str(port),
-                *self.more,
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        words = ["-m", "anaphora", "studio", str(self.folder), "--no-open", "--port", str(port), *self.more]
+        self.process = popen(words, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
         line = self.process.stderr.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)/#token=(\S+)", line)
         assert found, line

@@ -151,7 +151,7 @@ def test_steps_that_are_given_have_the_patience_of_the_defaults() -> None:
     ],
 )
 def test_embedded_corpora_are_trained_on_for_the_steps_of_the_preset(
-    task: Any, preset: str, data: str, expected: int
+    task: Any, preset: str, data: str, expected: int, small_corpora: None
 ) -> None:
     """They are generated, so that a pass over them means nothing; that is reported."""
     said: list[str] = []

@@ -56,6 +56,9 @@ def test_each_has_the_views_it_should_have(name, preset):
     info = task.task()
     known = info.used(preset).keys()
     given = {key: value for key, value in {**SIZES, **TINY}.items() if key in known}
+    given |= (
+        {"max_tokens": 200} if preset == "whisper" else {}
+    )  # it hears so many frames, however few there are
     model = task(model=preset, **given).fit(rows, valid=rows[:2])
     trace = model.probe(rows[0][:2] if name == "Answerer" else rows[0][0])
     assert trace.max_difference <= 1e-4

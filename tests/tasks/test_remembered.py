@@ -53,6 +53,7 @@ def test_within_two_standard_errors_nothing_is_said() -> None:
     assert Rival("nearest", 52.1, 50.0, 20, 1.0).better
 
 
+@pytest.mark.usefixtures("small_corpora")
 @pytest.mark.parametrize("left", ["corpus", "few", "many"])
 def test_what_cannot_be_compared_is_not(tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"corpus": "numbers", "few": PAIRS[20:]}.get(left, PAIRS[20:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from anaphora.tasks.verify import verify_run
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import load_weights, pack
 from hostile_json import variants
+from sweeps import sweep
 
 TINY = {"steps": 2, "valid_every": 2, "save_every": 2, "device": "cpu", "hidden": 4, "batch_tokens": 64}
 SEQUENCES = [(np.full((2 + i % 4, 2), i % 2, np.float32), "ab"[i % 2]) for i in range(8)]
@@ -75,7 +77,7 @@ def test_every_field_of_what_was_learnt(run):
 
 def test_every_field_of_the_config(run):
     document = json.loads((run / "config.json").read_text())
-    for what, changed in variants(document):
+    for what, changed in islice(variants(document), 0, None, sweep(4, 1)):
         (run / "config.json").write_text(json.dumps(changed))
         reseal(run)
         said = problem_of(lambda: verify_run(run))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
-import anaphora as an
+from warm_command import end_group, start_group
 
 SCRIPT = """
 import os, sys, torch
@@ -31,23 +27,10 @@ print(m.result_.stopped, m.result_.steps, result.steps, module.weight.tolist())
 
 
 def test_callbacks_and_fit_in_two_processes(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    source = str(Path(an.__file__).parent.parent)
-    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path)],
-            env={**os.environ, **group, "RANK": str(rank), "LOCAL_RANK": str(rank), "PYTHONPATH": source},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    ended = [process.communicate(timeout=240) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], ended
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    codes, ended = end_group(start_group([str(script), str(tmp_path)], 2))
+    assert codes == [0, 0], ended
     (first, _), (second, _) = ended
     assert first == second
     assert first.startswith("callback 2 6 [[")
