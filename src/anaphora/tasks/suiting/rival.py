@@ -106,7 +106,9 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
         return None
     folder = RunFolder(run)
     config = read_config(folder.path)
-    if m.targets_.size > MOST_CLASSES or embedded(config.data.get("train", {})):  # generated to show what networks can do
+    if m.targets_.size > MOST_CLASSES or embedded(
+        config.data.get("train", {})
+    ):  # generated to show what networks can do
         return None
     data, dev = m._reopen(folder, config)
     if not _quick(data):
