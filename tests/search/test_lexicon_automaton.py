@@ -10,7 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from anaphora.search.lexicon._automaton import minimal
+from anaphora.search.lexicon._tree import minimal
 
 WORDS = ["ARE", "ART", "ARTIST", "ANT", "AN", "AND"]
 LETTERS = ["–", *"ADEINRST"]

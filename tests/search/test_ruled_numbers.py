@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anaphora.kernels.packed import native
-from anaphora.search._candidates import all_log_probs, best_symbols
+from anaphora.search._rows import all_log_probs, best_symbols
 
 
 @pytest.mark.parametrize("symbols", [2, 9, 256, 257, 1000])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.search._argmax import STRIDE, greedy_symbols
-from anaphora.search._numbers import NotANumberError
+from anaphora.search._beam import STRIDE, greedy_symbols
+from anaphora.search._hypothesis import NotANumberError
 
 
 @pytest.mark.parametrize("longest", [1, STRIDE - 1, STRIDE, STRIDE + 1])

@@ -18,7 +18,7 @@ from anaphora.nn import Embedding, Output, positions, transformer
 from anaphora.nn.attention import MultiHead
 from anaphora.search import beam
 from anaphora.search._device import DeviceBeam, device_beam, device_greedy, has_room
-from anaphora.search._item import Plan
+from anaphora.search._plan import Plan
 from anaphora.settings.search import USUAL
 from anaphora.tasks.translate.inference import search_outputs
 

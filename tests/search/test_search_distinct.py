@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from anaphora.search._distinct import MOST, different, distinct, widths
-from anaphora.search._hypothesis import Hypothesis
+from anaphora.search._hypothesis import MOST, Hypothesis, different, distinct, widths
 
 SPELLING = ["", "a", "b", " "]
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from anaphora.errors import AnaphoraError
-from anaphora.search import _picking
-from anaphora.search._filters import Filters
-from anaphora.search._picking import Wanted, pick, pick_on_device
+from anaphora.search import _sample
+from anaphora.search._draws import Filters, Wanted
+from anaphora.search._sample import pick, pick_on_device
 
 FILTERS = [
     Filters(), Filters(0.3), Filters(7.0), Filters(0.0), Filters(top_k=3), Filters(top_p=0.7),
@@ -58,7 +58,7 @@ def test_a_row_draws_the_same_alone_and_among_others():
 
 
 def test_a_flat_row_with_a_filter_leaves_the_device_whole(monkeypatch):
-    monkeypatch.setattr(_picking, "RANKS", 16)
+    monkeypatch.setattr(_sample, "RANKS", 16)
     table = rows(2, 500, spread=0.01)
     for filters in (Filters(top_p=0.9), Filters(top_k=200), Filters(min_p=0.5)):
         host, device = (how(table, [wanted(1, filters, 3)]) for how in (pick, pick_on_device))

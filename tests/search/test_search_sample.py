@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anaphora.errors import AnaphoraError
 from anaphora.search import NBest, Step, greedy, sample
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Filters
 from sweeps import sweep
 
 EOS, BOS = 0, 1

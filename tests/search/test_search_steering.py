@@ -12,9 +12,9 @@ from test_search_beam import EOS, enumerate_all, run, whole_history
 
 from anaphora.errors import AnaphoraError
 from anaphora.search import Lexicon, ctc_beam, ctc_loss
-from anaphora.search._steering import Steering
+from anaphora.search._plan import Steering
 from anaphora.search.ctc._prefixes import END, ctc_prefixes
-from anaphora.search.lexicon._spelled import Spelled
+from anaphora.search.lexicon._lexicon import Spelled
 
 ALL = 4**4 + 4**3
 SYMBOLS = range(5)

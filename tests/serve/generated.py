@@ -11,7 +11,7 @@ import torch
 import anaphora as an
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Filters
 from anaphora.serving.generation import Engine, Generation, Piece, Token
 from anaphora.serving.generation.engine import Room
 from anaphora.tasks.language.build import fit_ngram

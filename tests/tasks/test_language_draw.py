@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Filters
 from anaphora.tasks.language import inference
 from anaphora.tasks.language.inference import draw_on_device, picked
 

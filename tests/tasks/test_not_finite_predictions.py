@@ -10,7 +10,7 @@ from invariant_cases import CASES
 import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.search._candidates import NotANumberError
+from anaphora.search._hypothesis import NotANumberError
 from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.language import estimator
 

@@ -18,8 +18,7 @@ from anaphora.runtime.given import check_finite, given_texts
 from anaphora.runtime.searching import sample
 from anaphora.runtime.states import State, Steps
 from anaphora.runtime.stored import stored_tokenizer
-from anaphora.search._draws import Draws
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Draws, Filters
 from anaphora.settings import build
 from anaphora.settings.language import SampleOptions
 from anaphora.settings.search import SAMPLE_ONLY

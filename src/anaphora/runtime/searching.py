@@ -12,18 +12,13 @@ from numpy.typing import NDArray
 
 from anaphora.errors import DataError
 from anaphora.runtime.states import State
-from anaphora.search._constraints import Constraints
-from anaphora.search._draws import Draws
-from anaphora.search._filters import Filters
-from anaphora.search._hypothesis import NBest
-from anaphora.search._item import Candidates, Item, Plan, extend_all
-from anaphora.search._numbers import NotANumberError, check_greatest
-from anaphora.search._picks import Wanted, from_row
-from anaphora.search._risk import mbr
+from anaphora.search._draws import Draws, Filters, Wanted, from_row
+from anaphora.search._hypothesis import NBest, NotANumberError, check_greatest, mbr
+from anaphora.search._plan import Candidates, Constraints, Item, Plan, extend_all
 
 Floats = NDArray[np.float64]
 LEAST = 1e-6
-"""What a place that was never looked at counts as, see `anaphora.search._coverage`."""
+"""What a place that was never looked at counts as, see `anaphora.search._beam`."""
 
 
 class Stepping(Protocol):

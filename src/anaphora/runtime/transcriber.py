@@ -23,9 +23,8 @@ from anaphora.runtime.searching import Stepping, beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
 from anaphora.runtime.stored import stored_tokenizer
 from anaphora.runtime.writer import Encoder, Output, best_of, check_n_best, outputs_of
-from anaphora.search._distinct import different, widths
-from anaphora.search._hypothesis import NBest
-from anaphora.search._item import Plan
+from anaphora.search._hypothesis import NBest, different, widths
+from anaphora.search._plan import Plan
 from anaphora.settings.search import HF_BEAM, USUAL
 
 BATCH = 16_384

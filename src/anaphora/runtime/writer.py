@@ -13,10 +13,9 @@ from anaphora.runtime.folder import Array, Exported, Session
 from anaphora.runtime.ruled import RuledSteps
 from anaphora.runtime.searching import Stepping, beam, least_risk, named_when_not_finite, sample
 from anaphora.runtime.states import State, Steps
-from anaphora.search._distinct import different, widths
-from anaphora.search._filters import Filters
-from anaphora.search._hypothesis import NBest
-from anaphora.search._item import Plan
+from anaphora.search._draws import Filters
+from anaphora.search._hypothesis import NBest, different, widths
+from anaphora.search._plan import Plan
 from anaphora.settings import build
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from anaphora.search._hypothesis import Hypothesis as Hypothesis
     from anaphora.search._hypothesis import NBest as NBest
     from anaphora.search._hypothesis import Step as Step
-    from anaphora.search._risk import mbr as mbr
-    from anaphora.search._risk import ngram_f as ngram_f
+    from anaphora.search._hypothesis import mbr as mbr
+    from anaphora.search._hypothesis import ngram_f as ngram_f
     from anaphora.search._rows import join_rows as join_rows
     from anaphora.search._rows import select_rows as select_rows
     from anaphora.search._sample import sample as sample
@@ -84,8 +84,8 @@ _HOMES = {
     "greedy": "anaphora.search._beam",
     "join_rows": "anaphora.search._rows",
     "lexicon_beam": "anaphora.search.lexicon",
-    "mbr": "anaphora.search._risk",
-    "ngram_f": "anaphora.search._risk",
+    "mbr": "anaphora.search._hypothesis",
+    "ngram_f": "anaphora.search._hypothesis",
     "sample": "anaphora.search._sample",
     "select_rows": "anaphora.search._rows",
     "transducer_beam": "anaphora.search.transducer",

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
-from anaphora.search._candidates import all_log_probs, best_symbols, check_shape
-from anaphora.search._constraints import Constraints, Phrases
-from anaphora.search._coverage import Coverage
-from anaphora.search._greedy import best_path
-from anaphora.search._hypothesis import NBest, Step, lengths_of
-from anaphora.search._item import PRUNED_SHOWN, Candidates, Item, Plan, extend_all
-from anaphora.search._rows import row_index, select_rows
-from anaphora.search._ruled import add_wanted, constrained
-from anaphora.search._steering import Steering, no_way_on
+from anaphora.search._hypothesis import BeamNode, Hypothesis, NBest, NotANumberError, Step, lengths_of
+from anaphora.search._plan import (
+    PRUNED_SHOWN,
+    Candidates,
+    Constraints,
+    Item,
+    Phrases,
+    Plan,
+    Steering,
+    extend_all,
+    no_way_on,
+)
+from anaphora.search._rows import all_log_probs, best_symbols, check_shape, row_index, select_rows
 from anaphora.settings.search import USUAL, Normalisation, SearchSettings, Stopping
 
 
@@ -269,3 +274,195 @@ def greedy(
         logits=logits,
         keep_tree=keep_tree,
     )
+
+
+# ----------------------------------------------------------------------------
+# A beam of width 1 without the bookkeeping of one: the best symbol of each row, until EOS.
+
+
+class _Path:
+    """The output of one item so far. Its log p is summed in the order of a beam, so that both give the same bits."""
+
+    __slots__ = ("finished", "log_prob", "steps", "symbols")
+
+    def __init__(self) -> None:
+        self.symbols: list[int] = []
+        self.steps: list[float] = []
+        self.log_prob, self.finished = 0.0, False
+
+    def add(self, symbol: int, log_p: float, eos: int) -> None:
+        self.symbols.append(symbol)
+        self.steps.append(log_p)
+        self.log_prob += log_p
+        self.finished = symbol == eos
+
+    def result(self, plan: Plan) -> NBest:
+        tokens = self.symbols[:-1] if self.finished else self.symbols
+        score = plan.score(self.log_prob, len(self.steps))
+        return NBest([Hypothesis(tokens, score, self.log_prob, self.steps, self.finished)])
+
+
+def best_path(
+    step: Step, state: Any, *, start: Tensor, plan: Plan, limits: list[int], min_length: int, logits: bool
+) -> list[NBest]:
+    """What `beam` of width 1 finds without rules, for each item of ``start`` ``(items,)`` of at most ``limits`` symbols."""
+    paths = [_Path() for _ in limits]
+    active = list(enumerate(limits))
+    symbols = start
+    for length in each_step(range(1, max(limits, default=0) + 1)):
+        scores, state = step(symbols, state)
+        forbidden = plan.eos if length < min_length else None
+        best = best_symbols(scores, 1, rows=len(active), forbidden=forbidden, logits=logits)
+        rows, chosen = [], []
+        for row, ((item, limit), found) in enumerate(zip(active, best, strict=True)):
+            if not found:  # no symbol is possible: the output ends as it is
+                continue
+            path, (log_p, symbol) = paths[item], found[0]
+            path.add(symbol, log_p, plan.eos)
+            if length < limit and not path.finished:
+                rows.append(row)
+                chosen.append(symbol)
+        if not rows:
+            break
+        if len(rows) < len(active):
+            active = [active[row] for row in rows]
+            state = select_rows(state, row_index(rows, start.device))
+        symbols = row_index(chosen, start.device)
+    return [path.result(plan) for path in paths]
+
+
+# ----------------------------------------------------------------------------
+# The most probable symbol at every step, for many items at once and without a look at each of them.
+
+STRIDE = 8
+"""Steps between two looks at which items have ended; those then leave the batch."""
+
+
+@torch.no_grad()
+def greedy_symbols(
+    step: Step, state: Any, *, start: Tensor, eos: int, limits: Sequence[int]
+) -> list[list[int]]:
+    """The symbols that `beam` of width 1 finds for each item, without EOS; log p is not computed.
+
+    start ``(items,)``; limits: most symbols of each item, its EOS counted. ``step`` may give logits or log p. On a GPU nothing
+    waits for the host but one number in every `STRIDE` steps.
+    """
+    left = torch.tensor(list(limits), device=start.device)
+    rows = torch.arange(len(left), device=start.device)
+    found = torch.full((len(left), max(limits, default=0)), eos, dtype=torch.int64, device=start.device)
+    ended, symbols = left <= 0, start
+    for place in each_step(range(found.shape[1])):
+        scores, state = step(symbols, state)
+        symbols = scores.argmax(-1)
+        found[rows, place] = torch.where(ended, eos, symbols)
+        ended = ended | (symbols == eos) | (left <= place + 1)
+        if place % STRIDE == STRIDE - 1 or place == found.shape[1] - 1:
+            if bool(scores.isnan().any()):
+                raise NotANumberError(
+                    "a step of the search gave numbers that are none; the weights may be damaged."
+                )
+            alive = torch.nonzero(~ended)[:, 0]
+            if not len(alive):
+                break
+            if 2 * len(alive) <= len(rows):
+                state, rows, symbols = select_rows(state, alive), rows[alive], symbols[alive]
+                ended, left = ended[alive], left[alive]
+    return [row[: row.index(eos)] if eos in row else row for row in found.tolist()]
+
+
+# ----------------------------------------------------------------------------
+# The rules of `Constraints` on a table of log p.
+
+
+def constrained(
+    log_probs: Tensor, rows: Sequence[tuple[Constraints, BeamNode]]
+) -> tuple[Tensor, list[tuple[int, int]]]:
+    """log_probs (rows, V) with −∞ where a rule forbids the symbol, and the (row, symbol) to look at anyway."""
+    alone: list[int] = []
+    kept: list[tuple[int, int]] = []
+    forbidden: list[tuple[int, int]] = []
+    wanted: list[tuple[int, int]] = []
+    for row, (rules, node) in enumerate(rows):
+        if rules.greatest >= log_probs.shape[1]:
+            raise AnaphoraError(
+                f"A constraint names symbol {rules.greatest}, but the model has {log_probs.shape[1]} symbols."
+            )
+        only = rules.only(node)
+        if only is not None:
+            alone.append(row)
+            kept += [(row, symbol) for symbol in only]
+        forbidden += [(row, symbol) for symbol in rules.forbidden(node)]
+        wanted += [(row, symbol) for symbol in sorted(rules.wanted(node))]
+    masked = log_probs.clone()
+    masked[row_index(alone, log_probs.device)] = -math.inf
+    at = _places(kept, log_probs)
+    masked[at] = log_probs[at]
+    masked[_places(forbidden, log_probs)] = -math.inf
+    return masked, wanted
+
+
+def add_wanted(best: list[list[tuple[float, int]]], log_probs: Tensor, wanted: list[tuple[int, int]]) -> None:
+    """Adds the wanted symbols to each row's best ones where they are missing and possible."""
+    for (row, symbol), p in zip(wanted, log_probs[_places(wanted, log_probs)].tolist(), strict=True):
+        if p > -math.inf and all(symbol != known for _, known in best[row]):
+            best[row].append((min(p, 0.0), symbol))
+
+
+def _places(pairs: list[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
+    rows, symbols = [row for row, _ in pairs], [symbol for _, symbol in pairs]
+    return row_index(rows, like.device), row_index(symbols, like.device)
+
+
+# ----------------------------------------------------------------------------
+# Coverage: outputs that leave parts of the source unread lose some of their score.
+
+LEAST = 1e-6
+"""A place that was never looked at counts as this much: its logarithm must be a number."""
+
+
+@runtime_checkable
+class Attending(Protocol):
+    """A state that tells how the newest step looked at the source."""
+
+    @property
+    def attention(self) -> Tensor:
+        """``(rows, S)``, each row's weights of the source's places; they sum to 1."""
+
+    @property
+    def places(self) -> Tensor:
+        """``(rows, S)``, True where the source of a row has a place."""
+
+
+class Coverage:
+    """How far each hypothesis is from having looked at all of its source (Wu et al. 2016).
+
+        covered(y) = Σⱼ log min(Σₜ αₜⱼ, 1)  ≤ 0        score(y) = log p(y) / |y|ᵅ + β covered(y)
+
+    over the places j of the source, αₜⱼ the weight of place j when the symbol at t was chosen, EOS counted. It is 0
+    when every place got a whole look, and sums below 10⁻⁶ count as 10⁻⁶. Continuations of one length are still
+    chosen by log p; and as it is never above 0, the bound of the exact stopping rule holds with 0 in its place.
+    """
+
+    def __init__(self) -> None:
+        self._sums: Tensor | None = None
+
+    def after(self, state: Any, rows: int) -> list[float]:
+        """What each row has covered after the step that gave `state`."""
+        if not isinstance(state, Attending):
+            raise AnaphoraError(
+                "coverage needs a model with attention, whose state has attention (rows, S) and places (rows, S); "
+                f"this state, a {type(state).__name__}, has none."
+            )
+        weights = state.attention
+        if weights.ndim != 2 or len(weights) != rows or weights.shape != state.places.shape:
+            raise AnaphoraError(
+                f"attention and places must both be ({rows}, S) for {rows} rows, but are "
+                f"{tuple(weights.shape)} and {tuple(state.places.shape)}."
+            )
+        self._sums = weights.double() if self._sums is None else self._sums + weights
+        covered = self._sums.clamp(LEAST, 1.0).log().masked_fill(~state.places, 0.0).sum(1).tolist()
+        return list(covered)
+
+    def select(self, rows: Tensor) -> None:
+        if self._sums is not None:
+            self._sums = self._sums.index_select(0, rows)

@@ -17,9 +17,8 @@ from anaphora.cancellation import check_stopped
 from anaphora.kernels import invariant
 from anaphora.native.graphs import can_capture, capture, graph_pool
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
-from anaphora.search._candidates import check_greatest
-from anaphora.search._hypothesis import BeamNode, NBest, lengths_of
-from anaphora.search._item import Candidates, Item, Plan
+from anaphora.search._hypothesis import BeamNode, NBest, check_greatest, lengths_of
+from anaphora.search._plan import Candidates, Item, Plan
 from anaphora.settings.search import BEAM_ONLY, SearchSettings
 
 STRIDE = 8  # steps that are queued before the host reads what came of those before them

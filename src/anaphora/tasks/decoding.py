@@ -18,8 +18,7 @@ from anaphora.models.ruled import Counted, ruled
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import Hypothesis, NBest, Step, fuse, mbr, sample
 from anaphora.search._beam import beam_search
-from anaphora.search._item import Plan
-from anaphora.search._steering import Steering
+from anaphora.search._plan import Plan, Steering
 from anaphora.settings.own import Part
 from anaphora.settings.search import SAMPLE_ONLY, CompleteSearch
 

@@ -13,7 +13,7 @@ from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
 from anaphora.data.sources.table import Table
 from anaphora.errors import DataError
-from anaphora.search._candidates import NotANumberError
+from anaphora.search._hypothesis import NotANumberError
 
 X = TypeVar("X")
 Y = TypeVar("Y")

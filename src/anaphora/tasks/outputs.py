@@ -11,7 +11,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import NBest
-from anaphora.search._distinct import different, widths
+from anaphora.search._hypothesis import different, widths
 from anaphora.settings import SearchSettings, build
 from anaphora.settings.own import parts_of
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch

@@ -24,10 +24,10 @@ from anaphora.models.transducer import TransducerModel
 from anaphora.probe.seq2seq import END, search_tables
 from anaphora.probe.trace import Trace
 from anaphora.search import Hypothesis, NBest, ctc_loss
-from anaphora.search._steering import Steering
+from anaphora.search._plan import Steering
 from anaphora.search.ctc._prefixes import END as CTC_END
 from anaphora.search.ctc._prefixes import ctc_prefixes
-from anaphora.search.lexicon._spelled import Spelled
+from anaphora.search.lexicon._lexicon import Spelled
 from anaphora.settings import build
 from anaphora.settings.search import BEAM_ONLY, HF_BEAM, CompleteSearch, most_symbols
 from anaphora.tasks.decoding import search_memory

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anaphora.search._distinct import widths
+from anaphora.search._hypothesis import widths
 from anaphora.settings.search import most_symbols
 
 SMALL = {"cpu": 1_000_000, "cuda": 50_000_000}

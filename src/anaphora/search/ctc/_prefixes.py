@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
 from anaphora.search._hypothesis import Hypothesis, NBest
-from anaphora.search._steering import Beginning, Steering, no_way_on
+from anaphora.search._plan import Beginning, Steering, no_way_on
 
 END = -1
 """What a `Speller` calls the end of an output."""

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from anaphora.cancellation import each_step
 from anaphora.search._hypothesis import Hypothesis, NBest
-from anaphora.search.ctc._beam import words_search
+from anaphora.search.ctc._beam import FRAMES, words_search
 from anaphora.search.ctc._inputs import checked_log_probs
-from anaphora.search.ctc._words import FRAMES
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Filters
 from anaphora.serving.generation.asked import Asked, stops_of
 from anaphora.serving.generation.engine import Engine
 from anaphora.serving.generation.request import Generation, Piece, Token

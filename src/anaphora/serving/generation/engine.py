@@ -24,8 +24,8 @@ from anaphora.models.paged import PAGE
 from anaphora.models.rows import CHUNK, LanguageRows, Rows, language_rows
 from anaphora.native.cuda import check_kernels
 from anaphora.search import join_rows, select_rows
-from anaphora.search._filters import ranked
-from anaphora.search._running import Running
+from anaphora.search._draws import ranked
+from anaphora.search._rows import Running
 from anaphora.search._sample import drawing
 from anaphora.serving.generation.request import Generation, Piece, Token, Writing
 from anaphora.serving.refusals import busy, leaving, unusable

@@ -9,9 +9,7 @@ from anaphora.data.growing import GrowingText
 from anaphora.data.symbols import EOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
-from anaphora.search._filters import Filters
-from anaphora.search._picking import Picked
-from anaphora.search._sample import Draw, Draws
+from anaphora.search._draws import Draw, Draws, Filters, Picked
 from anaphora.serving.generation.stopping import Stops
 
 

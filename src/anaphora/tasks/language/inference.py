@@ -17,10 +17,10 @@ from anaphora.errors import AnaphoraError
 from anaphora.models.rows import language_rows, read_prompt
 from anaphora.models.whole import greedy_writer
 from anaphora.search import Hypothesis
-from anaphora.search._filters import Filters
+from anaphora.search._draws import Draws, Filters
 from anaphora.search._hypothesis import Step, normalised
-from anaphora.search._running import Running
-from anaphora.search._sample import Draws, drawing
+from anaphora.search._rows import Running
+from anaphora.search._sample import drawing
 from anaphora.settings.language import SampleSettings
 from anaphora.tasks.result import Result
 from anaphora.training.seeding import derive

@@ -20,9 +20,9 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.static import StaticTransformer
 from anaphora.nn import inside
 from anaphora.search import NBest
-from anaphora.search._argmax import greedy_symbols
+from anaphora.search._beam import greedy_symbols
 from anaphora.search._device import device_beam, device_greedy, has_room, knows
-from anaphora.search._item import Plan
+from anaphora.search._plan import Plan
 from anaphora.settings.search import CompleteSearch, most_symbols
 from anaphora.tasks.decoding import ROWS, beam_width, ends, items_together, search_memory
 from anaphora.tasks.outputs import complete_search

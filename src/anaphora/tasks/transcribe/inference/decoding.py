@@ -37,7 +37,7 @@ from anaphora.search import (
     transducer_greedy,
     transducer_loss,
 )
-from anaphora.search._distinct import MOST, widths
+from anaphora.search._hypothesis import MOST, widths
 from anaphora.settings.own import Part
 from anaphora.settings.search import HF_BEAM
 from anaphora.tasks.decoding import HYPOTHESES, checked_hypotheses
