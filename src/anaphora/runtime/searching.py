@@ -52,7 +52,7 @@ def beam(
         log_probs, state = steps(np.array(symbols), state)
         table = log_probs.astype(np.float64)
         forbid_repeats(table, active)
-        best = best_symbols(table, plan.per_row, plan.eos if length < min_length else None)
+        best = best_symbols(table, plan.per_row(active), plan.eos if length < min_length else None)
         covered = None
         if looking is not None:
             weights = state[looking[0]].astype(np.float64)

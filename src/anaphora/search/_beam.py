@@ -191,7 +191,7 @@ def _candidates(
     `width` of them are enough for every group: the others' choices can push back at most as many as
     those groups are wide.
     """
-    count = plan.per_row + (PRUNED_SHOWN if plan.keep_tree else 0)
+    count = plan.per_row(active) + (PRUNED_SHOWN if plan.keep_tree else 0)
     ruled = [(item.rules, node) for item in active for node in item.live if item.rules]
     if not ruled:
         return best_symbols(scores, count, rows=rows, forbidden=forbidden, logits=logits)

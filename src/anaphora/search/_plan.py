@@ -250,9 +250,8 @@ class Plan:
     n_best: int
     keep_tree: bool = False
 
-    @property
-    def per_row(self) -> int:
-        """How many symbols of each row may find a place."""
+    def per_row(self, active: Sequence[Item]) -> int:
+        """Return how many symbols of each row may find a place."""
         return self.width + self.options.refill
 
     @property

@@ -26,11 +26,12 @@ class Option:
     """Mark a decoding option that some ways of decoding do not know, or that a server bounds.
 
     ``ways``: the only values of ``decode`` it means something to; empty: all. ``bound``: which limit of a server applies,
-    that of hypotheses or that of symbols.
+    that of hypotheses or that of symbols. ``scores``: it is a part of the score, and not of how outputs are found.
     """
 
     ways: tuple[str, ...] = ()
     bound: Literal["", "hypotheses", "symbols"] = ""
+    scores: bool = False
 
 
 _BEAM, _DRAWN, _RISK = ("beam",), ("sample", "mbr"), ("mbr",)
@@ -84,7 +85,7 @@ class SearchSettings(DrawSettings):
         allow_inf_nan=False,
         description="α in score = log p / lengthᵅ; 0 prefers short outputs, 1 is the mean per symbol.",
     )
-    normalisation: Annotated[Normalisation, Option(_BEAM)] = Field(
+    normalisation: Annotated[Normalisation, Option(_BEAM, scores=True)] = Field(
         "power",
         description="How a beam's score makes up for length n: power is log p / nᵅ, gnmt log p / ((5 + n) / 6)ᵅ "
         "(Wu 2016), reward log p + α n (He 2016), with α the length_penalty.",
@@ -127,7 +128,7 @@ class SearchSettings(DrawSettings):
         allow_inf_nan=False,
         description="What a symbol costs a group of a diverse beam for each time the groups before took it, in log p.",
     )
-    coverage: Annotated[float, Option(_BEAM)] = Field(
+    coverage: Annotated[float, Option(_BEAM, scores=True)] = Field(
         0.0,
         ge=0,
         allow_inf_nan=False,
@@ -205,6 +206,12 @@ BOUNDS: Mapping[str, str] = {
     if mark.bound
 }
 """Which limit of a server bounds an option."""
+FOUND_BY: Mapping[str, Any] = {
+    name: usual
+    for name, usual in BEAM_ONLY.items()
+    if not any(one.scores for one in _marks(SearchSettings.model_fields[name]))
+}
+"""Settings of a beam that change what is found and no score, at the values with which they do nothing."""
 USUAL = SearchSettings()
 HF_BEAM: Mapping[str, Any] = {"stopping": "likely", "refill": True}
 """How the beams of `transformers` go on and end, for models that come from there."""

@@ -29,7 +29,7 @@ from anaphora.search.ctc._prefixes import END as CTC_END
 from anaphora.search.ctc._prefixes import ctc_prefixes
 from anaphora.search.lexicon._lexicon import Spelled
 from anaphora.settings import build
-from anaphora.settings.search import BEAM_ONLY, HF_BEAM, CompleteSearch, most_symbols
+from anaphora.settings.search import FOUND_BY, HF_BEAM, CompleteSearch, most_symbols
 from anaphora.tasks.decoding import search_memory
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.looking import facts_of
@@ -339,11 +339,7 @@ def _score_of(task: _Task, symbols: list[int], heat: float) -> Hypothesis:
         score = -float(ctc_loss(logs, [symbols], reduction="sum", normalized=True))
         return Hypothesis(list(symbols), score, score, [], finished=True)
     assert task.settings is not None
-    scoring = ("normalisation", "coverage")
-    alone = {key: usual for key, usual in BEAM_ONLY.items() if key not in scoring} | {
-        "beam": 1,
-        "min_length": 0,
-    }
+    alone = {**FOUND_BY, "beam": 1, "min_length": 0}
     limit = max(task.limit, len(symbols) + 1)
     single = replace(task, settings=task.settings.model_copy(update=alone), limit=limit)
     path = Steering(force=dict(enumerate([*symbols, EOS])))
