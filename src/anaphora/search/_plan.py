@@ -252,13 +252,17 @@ class Plan:
 
     def per_row(self, active: Sequence[Item]) -> int:
         """Return how many symbols of each row may find a place."""
-        return self.width + self.options.refill
+        repeats = 0  # symbols that a penalty may push back: at most those an output has
+        if self.options.repeat_penalty:
+            repeats = max((node.length for item in active for node in item.live), default=0)
+        return self.width + self.options.refill + repeats
 
     @property
     def single(self) -> bool:
         """Whether one path is all there is to keep: the best symbol at each step."""
+        asked = self.options
         return self.width == self.n_best == 1 and not (
-            self.options.refill or self.keep_tree or self.options.coverage
+            asked.refill or self.keep_tree or asked.coverage or asked.repeat_penalty
         )
 
     def __post_init__(self) -> None:
@@ -277,6 +281,8 @@ class Plan:
             raise AnaphoraError(f"diversity must be a number from 0 on, but is {asked.diversity}.")
         if not 0 <= asked.coverage < float("inf"):
             raise AnaphoraError(f"coverage must be a number from 0 on, but is {asked.coverage}.")
+        if not 0 <= asked.repeat_penalty < float("inf"):
+            raise AnaphoraError(f"repeat_penalty must be a number from 0 on, but is {asked.repeat_penalty}.")
         _check_name("normalisation", asked.normalisation, get_args(Normalisation))
         _check_name("stopping", asked.stopping, get_args(Stopping))
 
@@ -348,11 +354,17 @@ class _Group:
     ) -> BeamStep | None:
         """One step; `taken` counts the symbols that other groups took, and those taken here are added."""
         penalty = self.plan.options.diversity
-        ranked = sorted(
+        ranked = [
             (penalty * taken[symbol] - (parent.log_prob + p), parent.rank, symbol, p, parent)
             for parent in self.live
             for p, symbol in best[parent.rank]
-        )
+        ]
+        if self.plan.options.repeat_penalty:
+            ranked = [
+                (cost + self._repeats(parent, symbol), rank, symbol, p, parent)
+                for cost, rank, symbol, p, parent in ranked
+            ]
+        ranked.sort()
         if not ranked:  # every continuation is forbidden: what is alive is the best there is
             self.done = self.stuck = True
             return None
@@ -398,8 +410,18 @@ class _Group:
     def _node(self, parent: BeamNode, symbol: int, p: float, covered: float) -> BeamNode:
         log_prob, length = parent.log_prob + p, parent.length + 1
         progress = self.rules.after(parent.progress, symbol) if self.rules else ()
-        score = self.plan.score(log_prob, length, covered)
+        score = self.plan.score(log_prob - self._repeats(parent, symbol), length, covered)
         return BeamNode(parent, symbol, p, log_prob, score, length, 0, progress)
+
+    def _repeats(self, node: BeamNode, symbol: int | None = None) -> float:
+        """Return what repeats cost an output, with ``symbol`` after it: λ Σₛ nₛ (nₛ − 1) / 2 where it has symbol s nₛ times."""
+        weight = self.plan.options.repeat_penalty
+        if not weight:
+            return 0.0
+        times = Counter(at.symbol for at in node.path())
+        if symbol is not None:
+            times[symbol] += 1
+        return weight * sum(n * (n - 1) for n in times.values()) / 2
 
     def _nothing_to_win(self) -> bool:
         if self.plan.options.stopping == "first" and self.ended >= self.width:
@@ -410,7 +432,7 @@ class _Group:
         return not any(map(self._can_win, self.live))
 
     def _can_win(self, node: BeamNode) -> bool:
-        bound = self.plan.score(node.log_prob, self.max_length)
+        bound = self.plan.score(node.log_prob - self._repeats(node), self.max_length)
         return len(self.finished) < self.n_best or bound > self.finished[self.n_best - 1].score
 
 

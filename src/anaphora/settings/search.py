@@ -115,6 +115,12 @@ class SearchSettings(DrawSettings):
         ge=0,
         description="n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats.",
     )
+    repeat_penalty: Annotated[float, Option(_BEAM, scores=True)] = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="λ: a symbol costs an output of a beam λ in log p for each time the output has it already; 0: nothing.",
+    )
     groups: Annotated[int, Option(_BEAM, "hypotheses")] = Field(
         1,
         ge=1,

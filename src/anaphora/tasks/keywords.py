@@ -43,6 +43,8 @@ class SearchKeywords(TypedDict, total=False):
     """As many hypotheses go on as the beam is wide, beside those that end, and one cut at max_length counts as ended (transformers, fairseq); else what has ended leaves its place empty. Default: False."""
     no_repeat: int
     """n: no n symbols in a row may come twice in an output of a beam; 0 allows repeats. Default: 0."""
+    repeat_penalty: float
+    """λ: a symbol costs an output of a beam λ in log p for each time the output has it already; 0: nothing. Default: 0.0."""
     groups: int
     """Diverse beams (Vijayakumar 2016): the beam is shared among so many groups, each of which avoids what those before it chose. Default: 1."""
     diversity: float
