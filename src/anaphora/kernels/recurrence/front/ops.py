@@ -77,6 +77,8 @@ OPS: dict[str, Op] = {op.name: op for op in (
        torch.neg, "-{0}", "(-{0})"),
     Op("exp", ("exp",), lambda f, c, v, d, a: (f("mul", d, v),),
        torch.exp, "tl.exp({0})", costly=True),
+    Op("exp2", ("exp2", "special_exp2"), lambda f, c, v, d, a: (f("mul", d, f("mul", v, c(math.log(2)))),),
+       torch.exp2, "tl.exp2({0})", "exp2({0})", costly=True),
     Op("log", ("log",), lambda f, c, v, d, a: (f("div", d, a),),
        torch.log, "tl.log({0})", costly=True),
     Op("log1p", ("log1p",), lambda f, c, v, d, a: (f("div", d, f("add", a, c(1))),),
