@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from recurrence_results import COMPILER, I, inputs, is_compiled, make_engine, re
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.kernels.recurrence.dispatch import BACKENDS
 from anaphora.kernels.recurrence.front.ops import OPS
 
 ONE = {name: op.torch for name, op in OPS.items() if op.aten and "{1}" not in op.triton}
@@ -44,6 +46,13 @@ def test_every_operation_is_what_torch_makes_of_it(compile_it: bool) -> None:
     for a, b in zip(ours, results(reference(cell), cell, x, initial, lengths), strict=True):
         torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
     assert is_compiled(engine) is (compile_it and COMPILER)
+
+
+def test_the_page_about_the_engine_names_all_operations_and_backends() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/engine.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^The graph knows few operations .*: (.*)\.$", page, re.MULTILINE)
+    assert listed.replace("`", "").split(", ") == list(OPS)
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [backend.name for backend in BACKENDS]
 
 
 def test_every_operation_of_torch_belongs_to_one_row() -> None:
