@@ -49,11 +49,11 @@ def read_checkpoint(path: Path, part: str = "") -> Weights:
         if part not in dicts:
             known = f"has the parts {', '.join(dicts)}" if dicts else "has no parts"
             raise RunError(f"{path} holds no state dict of the name {part!r}; it {known}.")
-        return _of(path, found, part)
+        return _of(path, found, dicts, part)
     if _is_state(found):
         return Weights(path, "torch", {str(name): one for name, one in found.items()})
     if len(dicts) == 1:
-        return _of(path, found, next(iter(dicts)))
+        return _of(path, found, dicts, next(iter(dicts)))
     if dicts:
         raise RunError(
             f"{path} holds several state dicts ({', '.join(dicts)}); name one of them with part={next(iter(dicts))!r}."
@@ -64,8 +64,8 @@ def read_checkpoint(path: Path, part: str = "") -> Weights:
     return Weights(path, "torch", tensors, beside=tuple(str(one) for one in found if str(one) not in tensors))
 
 
-def _of(path: Path, found: Mapping[Any, Any], part: str) -> Weights:
-    tensors = {str(name): one for name, one in found[part].items()}
+def _of(path: Path, found: Mapping[Any, Any], dicts: Mapping[str, Any], part: str) -> Weights:
+    tensors = {str(name): one for name, one in dicts[part].items()}
     return Weights(path, "torch", tensors, beside=tuple(str(name) for name in found if str(name) != part))
 
 
