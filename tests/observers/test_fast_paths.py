@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from watched_blocks import BLOCKS
 
 import anaphora
@@ -92,6 +93,7 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/prune.py njit": NUMBERS,
     "kernels/recurrence/backends/c/compiled.py CompiledPlan": ENGINE,
     "kernels/recurrence/backends/c/compiled.py _run": ENGINE,
+    "kernels/recurrence/backends/cuda_graph/capture.py Captured": ON_GPU,
     "kernels/recurrence/backends/cuda_graph/capture.py _Replay": ON_GPU,
     "kernels/recurrence/backends/persistent/both.py _both": ON_GPU,
     "kernels/recurrence/backends/persistent/clusters.py clusters_at_once": ON_GPU,
@@ -111,6 +113,7 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/selective/native.py _scan": ("selective scan", "Mamba"),
     "kernels/selective/native.py library": ("selective scan", "Mamba"),
     "kernels/smoothing.py njit": NUMBERS,
+    "kernels/snapshot.py _memcmp": "compares the bytes of weights with those of a copy",
     "kernels/sound/native.py library": ("log mel",),
     "kernels/transducer/lattice.py njit": ("transducer loss",),
     "kernels/transducer/loss_gpu.py _kernel": ON_GPU,
@@ -118,25 +121,37 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/voice.py njit": NUMBERS,
     "models/language_passes.py _Loss": ON_GPU,
     "models/language_passes.py _States": ON_GPU,
+    "nn/captured.py _Capture": ON_GPU,
     "nn/casting.py _cast": ON_GPU,
     "nn/recurrent_operator.py recurrence": "torch.compile alone calls it: tests/nn/test_recurrent_operator.py",
     "nn/recurrent_operator.py recurrence_backward": "torch.compile alone calls it: tests/nn/test_recurrent_operator.py",
+    "nn/recurrent_stream_cuda.py CudaStream": ON_GPU,
     "nn/transformer/lean.py _Activated": LEAN,
     "nn/transformer/lean.py _AddNorm": LEAN,
     "nn/transformer/lean.py _Heads": LEAN,
     "nn/transformer/lean.py _Product": LEAN,
+    "search/_device.py DeviceBeam": ON_GPU,
     "search/ctc/_fused.py _loss": ON_GPU,
     "search/ctc/_loss.py _losses": ("ctc loss",),
     "search/transducer/_fused.py _loss": ON_GPU,
     "search/transducer/_loss.py _losses": ("transducer loss",),
     "search/transducer/_loss.py _native_losses": ("transducer loss",),
+    "training/replay.py _Graphs": ON_GPU,
     "training/replay.py _Replay": ON_GPU,
 }  # fmt: skip
 """By the name on the top level of its file, or by the compiler for functions of numba and Triton."""
 
 
+LEAVING = {
+    *("CLibrary", "CDLL", "PyDLL", "CFUNCTYPE"),  # compiled C
+    *("custom_op", "fused", "Kernel", "Loaded", "loaded"),
+    *("capture", "capturing", "CUDAGraph"),
+}
+"""What is called where a fast path is made."""
+
+
 def leaving(path: Path) -> Iterator[str]:
-    """What leaves PyTorch's operations in a file."""
+    """Yield what leaves PyTorch's operations in a file."""
     for top in ast.parse(path.read_text()).body:
         named = (
             top.targets[0]
@@ -155,7 +170,7 @@ def leaving(path: Path) -> Iterator[str]:
                 called = ast.unparse(node.func)
                 if called in ("njit", "numba.njit"):
                     yield "njit"
-                if called.split(".")[-1] in ("CLibrary", "custom_op", "fused", "Kernel", "Loaded", "loaded"):
+                if called.split(".")[-1] in LEAVING:
                     yield name
         if isinstance(top, ast.FunctionDef) and any(
             "triton.jit" in ast.unparse(d) for d in top.decorator_list
@@ -167,6 +182,29 @@ def test_every_fast_path_is_in_the_table() -> None:
     found = {f"{path.relative_to(ROOT)} {name}" for path in ROOT.rglob("*.py") for name in leaving(path)}
     found = {name for name in found if not name.startswith("native/")}  # what makes them
     assert found == PATHS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('library = CLibrary("new", text, no_memory="")', ["library"]),
+        (
+            'class Plan:\n    def __init__(self):\n        self.library = c.CLibrary("new", text, no_memory="")',
+            ["Plan"],
+        ),
+        ("class New(torch.autograd.Function):\n    pass", ["New"]),
+        ("new = fused(forward, backward, reference)", ["new"]),
+        ('def new():\n    return ctypes.CDLL("libc.so.6").qsort', ["new"]),
+        ("def new(work):\n    with capturing(pool) as replay:\n        work()", ["new"]),
+        ("@njit(cache=True)\ndef new(x):\n    return x", ["njit"]),
+        ("new: Kernel = Kernel(SOURCE, 'new')", ["new"]),
+        ("def new(x):\n    return x + 1", []),
+    ],
+)
+def test_a_new_fast_path_is_found(text: str, names: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "new.py"
+    path.write_text(text)
+    assert list(leaving(path)) == names
 
 
 def test_every_block_is_there_and_used() -> None:
