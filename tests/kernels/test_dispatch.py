@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from recurrence_results import Run
+from recurrence_results import Run, with_compiler
 
 from anaphora import nn
 from anaphora.errors import AnaphoraError
@@ -130,7 +130,7 @@ def test_shapes_that_are_not_captured_have_a_stand_in(able: set[str]) -> None:
 X, STATES = torch.randn(2, 3, 4), (torch.zeros(2, 4), torch.zeros(2, 4))
 
 
-@pytest.mark.parametrize("name", ["c", "torch", "reference"])
+@pytest.mark.parametrize("name", [pytest.param("c", marks=with_compiler), "torch", "reference"])
 def test_a_backend_can_be_forced_for_a_while(name: BackendName, monkeypatch: pytest.MonkeyPatch) -> None:
     cell, seen = nn.LSTM(4, 4), []
     for backend in BACKENDS:
