@@ -2,12 +2,12 @@
 
     tools/mutate.py --record calls.json                    # once: which functions each test of `make test` enters
     tools/mutate.py --seed 41 --count 60 --map calls.json --results faults.json
-    tools/mutate.py … --old REV --old-map old.json         # the tests of another revision, on the same faults
+    tools/mutate.py … --old REV [--old-map old.json]       # the tests of another revision, on the same faults
 
 A fault is a sign, an off-by-one, a comparison, a dropped mask, a skipped check, swapped arguments and the like
-(mutation/faults.py); every folder of src/anaphora gets some. For each fault the tests run that enter the function it
-lies in, the file whose tests take least time first, until one fails or ``--seconds`` of CPU time are spent. A test that
-fails without the fault too is left out. Results are kept after every fault: the same call goes on where it was stopped.
+(mutation/faults.py); every folder of src/anaphora gets some. For each fault the tests run that can see it
+(mutation/selection.py), until one fails or ``--seconds`` of CPU time are spent. A test that fails without the fault too is
+left out. Results are kept after every fault: the same call goes on where it was stopped.
 
 The exit code is 0 if at least ``--least`` per cent of the faults are caught.
 """
@@ -36,6 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from mutation.faults import Fault, draw, faults_of  # noqa: E402
+from mutation.selection import MOST_FILES, Calls, Imports  # noqa: E402
 from same import checkout  # noqa: E402
 
 PACKAGE = Path("src/anaphora")
@@ -43,87 +44,19 @@ SLACK = 30
 """Seconds of CPU time that starting the tests may take."""
 HUNG = "no test: it ran longer than its limit"
 ENDED = "no test: the process of the tests ended"
-NONE = "no test"
 
 
-# ---------------------------------------------------------------------- which tests see what
-@dataclass
-class Calls:
-    """The tests of one revision: how long each takes, and which functions it enters."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    entered: dict[str, set[str]] = field(default_factory=dict)
-    """The tests that enter a function, by ``path:line`` of its code."""
-
-    @classmethod
-    def read(cls, path: Path) -> Calls:
-        """Read what the plugin mutation/calls.py has written; several runs of tests are added up."""
-        calls = cls()
-        for record in json.loads(path.read_text()):
-            tests_of: dict[str, list[str]] = {}
-            for name in record["tests"]:
-                tests_of.setdefault(name.partition("::")[0], []).append(name)
-            for name, (seconds, places) in record["tests"].items():
-                calls.seconds[name] = seconds
-                calls._add(places, record["places"], [name])
-            for file, places in record["shared"].items():
-                calls._add(places, record["places"], tests_of.get(file, []))
-        return calls
-
-    def _add(self, numbers: Sequence[int], places: Sequence[str], tests: Sequence[str]) -> None:
-        for number in numbers:
-            self.entered.setdefault(places[number], set()).update(tests)
-
-    def candidates(self, fault: Fault, seconds: float) -> list[str]:
-        """Return the tests to run, in their order: files by their time, but no more than ``seconds`` in all.
-
-        A fault that lies in no function, or in one that no test enters in its own process, is looked for by the tests
-        that enter any function of its file.
-        """
-        tests = self.entered.get(f"{fault.path}:{fault.first}", set())
-        if not fault.first or not tests:
-            near = (names for place, names in self.entered.items() if place.startswith(f"{fault.path}:"))
-            tests = set().union(*near)
-        files: dict[str, list[str]] = {}
-        for name in sorted(tests):
-            files.setdefault(name.partition("::")[0], []).append(name)
-        totals = {file: sum(self.seconds[name] for name in names) for file, names in files.items()}
-        chosen, spent = [], 0.0
-        for file in sorted(files, key=lambda one: (totals[one], one)):
-            for name in sorted(files[file], key=lambda one: self.seconds[one]):
-                if spent + self.seconds[name] <= seconds or not chosen:
-                    chosen.append(name)
-                    spent += self.seconds[name]
-        return chosen
+# ---------------------------------------------------------------------- running tests
+PYTEST = [*(sys.executable, "-m", "pytest", "-q", "-m", "not slow", "--rootdir=."),
+          *("-p", "mutation.calls", "-p", "no:cacheprovider")]  # fmt: skip
 
 
 def record(root: Path, path: Path, words: Sequence[str]) -> None:
     """Run the tests once and write down what each enters."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [
-            *_pytest(),
-            "-m",
-            "not slow",
-            "--calls",
-            folder,
-            *(words or ["-n", "2", "--dist", "loadgroup"]),
-        ]
+        command = [*PYTEST, "--calls", folder, *(words or ["-n", "2", "--dist", "loadgroup"])]
         subprocess.run(command, cwd=root, env=_environment(root), check=False)
         path.write_text(json.dumps([json.loads(one.read_text()) for one in sorted(Path(folder).iterdir())]))
-
-
-def _pytest() -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "--rootdir=.",
-        "-p",
-        "mutation.calls",
-        "-p",
-        "no:cacheprovider",
-    ]
 
 
 def _environment(root: Path) -> dict[str, str]:
@@ -134,7 +67,8 @@ def _environment(root: Path) -> dict[str, str]:
 # ---------------------------------------------------------------------- one fault
 @dataclass
 class Result:
-    """What came of a fault: the test that caught it, if one did, how many were to run, and the seconds it took."""
+    """What came of a fault: the test that caught it, if one did, how many tests and files of tests were to run, and the
+    seconds it took."""
 
     caught_by: str | None
     tests: int
@@ -151,17 +85,21 @@ class Net:
     sound: dict[str, bool] = field(default_factory=dict)
     """Whether a test that failed with a fault passes without it."""
 
+    @functools.cached_property
+    def imports(self) -> Imports:
+        return Imports(self.root)
+
     def look(self, fault: Fault) -> Result:
         """Put the fault in, run the tests that can see it until one fails, and take it out again."""
         begun = time.monotonic()
-        tests = [name for name in self.calls.candidates(fault, self.seconds) if self.sound.get(name, True)]
+        tests = self.calls.candidates(fault, self.seconds)
+        tests += [one for one in self.imports.nearest(fault) if one not in self.calls.files][:MOST_FILES]
         caught = None
         while tests:
             with self._with(fault):
                 caught = self._first_failure(tests)
-            if caught not in self.calls.seconds or self._is_sound(caught):
+            if caught in (None, HUNG, ENDED) or self._is_sound(caught):
                 break
-            tests.remove(caught)
         return Result(caught, len(tests), round(time.monotonic() - begun, 1))
 
     def _is_sound(self, test: str) -> bool:
@@ -189,12 +127,22 @@ class Net:
 
     def _first_failure(self, tests: Sequence[str]) -> str | None:
         """Return the first of the tests that fails, or None."""
-        limit = SLACK + 3 * sum(self.calls.seconds[name] for name in tests)
+        limit = SLACK + 3 * self.seconds
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as these:
-            these.write("\n".join(tests))
+            these.write("\n".join([*tests, *(f"!{name}" for name, sound in self.sound.items() if not sound)]))
             these.flush()
-            files = dict.fromkeys(name.partition("::")[0] for name in tests)
-            command = [*_pytest(), "-x", "-n", "0", "--tb=no", "--these", these.name, *files]
+            command = [
+                *PYTEST,
+                "-x",
+                "-n",
+                "0",
+                "--tb=no",
+                "--spend",
+                str(self.seconds),
+                "--these",
+                these.name,
+            ]
+            command += dict.fromkeys(name.partition("::")[0] for name in tests)
             try:
                 found = subprocess.run(
                     command, cwd=self.root, env=_environment(self.root), capture_output=True, text=True,
@@ -268,7 +216,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="run the tests once and write the map of calls"
     )
-    parser.add_argument("--map", type=Path, metavar="FILE", help="the map of calls of these tests")
+    parser.add_argument(
+        "--map", type=Path, metavar="FILE", help="the map of calls of these tests; without it, imports decide"
+    )
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="keep results there, and go on with them"
     )
@@ -293,8 +243,6 @@ def main(words: list[str] | None = None) -> int:
         if asked.list:
             print("\n".join(map(str, faults)))
             return 0
-        if asked.map is None or (asked.old is not None and asked.old_map is None):
-            parser.error("give --map, which --record FILE writes, and with --old also --old-map")
         results: dict[str, dict[str, Any]] = {}
         if asked.results is not None and asked.results.exists():
             results = json.loads(asked.results.read_text())
@@ -304,7 +252,7 @@ def main(words: list[str] | None = None) -> int:
         begun = time.monotonic()
         for name, (place, calls) in nets.items():
             found = results.setdefault(name, {})
-            net = Net(place, Calls.read(calls), asked.seconds)
+            net = Net(place, Calls.read(calls) if calls is not None else Calls(), asked.seconds)
             for fault in faults:
                 if fault.name in found or time.monotonic() - begun > 60 * asked.minutes:
                     continue

@@ -1,7 +1,8 @@
 """A plugin of pytest with two uses: record which functions each test enters, and run the tests of a list in its order.
 
     PYTHONPATH=tools pytest -p mutation.calls --calls FOLDER     # writes FOLDER/<process id>.json when it ends
-    PYTHONPATH=tools pytest -p mutation.calls --these FILE       # runs the tests that FILE names, one a line
+    PYTHONPATH=tools pytest -p mutation.calls --these FILE       # runs the tests or files that FILE names, one a line
+    PYTHONPATH=tools pytest -p mutation.calls --spend SECONDS    # begins no test after so much CPU time
 
 Recorded are the functions of src/anaphora that are entered in the process of the test, in any of its threads. What a
 fixture of a file enters while it is made counts for every test of that file. Functions entered by processes that a test
@@ -25,7 +26,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--calls", type=Path, help="write which functions each test enters into this folder")
-    parser.addoption("--these", type=Path, help="run the tests that this file names, in its order")
+    parser.addoption("--these", type=Path, help="run the tests and files that this file names, in its order")
+    parser.addoption("--spend", type=float, help="begin no test after so many seconds of CPU time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,21 +35,42 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(folder))
     if (file := config.getoption("--these")) is not None:
         config.pluginmanager.register(Chosen(file.read_text().splitlines()))
+    if (seconds := config.getoption("--spend")) is not None:
+        config.pluginmanager.register(Limited(seconds))
+
+
+class Limited:
+    """Ends the tests once so much CPU time is spent, that of ended child processes included."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.begun = seconds, self._now()
+
+    @staticmethod
+    def _now() -> float:
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+    def pytest_runtest_logfinish(self) -> None:
+        if self._now() - self.begun > self.seconds:
+            pytest.exit("the CPU time is spent", returncode=0)
 
 
 class Chosen:
-    """Keeps the tests of a list alone, in its order."""
+    """Keeps the tests of a list alone, in its order; the name of a file stands for all its tests, and ``!`` before one leaves it out."""
 
     def __init__(self, names: list[str]):
         self.place = {name: number for number, name in enumerate(names)}
 
+    def _find(self, item: pytest.Item) -> int | None:
+        if f"!{item.nodeid}" in self.place:
+            return None
+        return self.place.get(item.nodeid, self.place.get(item.nodeid.partition("::")[0]))
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        left_out = [item for item in items if item.nodeid not in self.place]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self.place), key=lambda item: self.place[item.nodeid]
-        )
+        places = {item: self._find(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if places[item] is None])
+        items[:] = sorted((item for item in items if places[item] is not None), key=lambda item: places[item])
 
 
 class Recorder:
