@@ -23,7 +23,7 @@ def cpus() -> ModuleType:
 
 
 def test_everything_a_row_names_exists(cpus: ModuleType, tmp_path: Path) -> None:
-    for pattern in (*cpus.LEFT_OUT, *cpus.SHORT, *cpus.FOLDERS):
+    for pattern in (*cpus.LEFT_OUT, *cpus.SHORT, *cpus.COPIED, *cpus.FOLDERS):
         assert list(TESTS.glob(pattern)), pattern
     rows = {row.name: row for row in cpus.rows(tmp_path)}
     assert list(rows) == ["baseline", "avx2", "avx512", "no-compiler", "no-home", "two-copies"]
