@@ -45,14 +45,14 @@ def test_the_table_and_the_exit_code_tell_what_became_of_each_row(
     code: int,
 ) -> None:
     def run(row: Any, scratch: Path) -> Any:
-        return cpus.Outcome(row, passed, failed, 4, 5.0, f"what {row.name} printed")
+        return cpus.Outcome(row, passed, failed, 4, 5.0, 6.0, f"what {row.name} printed")
 
     monkeypatch.setattr(cpus, "run", run)
     monkeypatch.setattr(isa, "executable", lambda: ["baseline", "avx2", "native"])
     assert cpus.main(["avx2", "avx512"]) == code
     out = capsys.readouterr().out
     assert ("what avx2 printed" in out) == bool(failed)
-    assert f"avx2 {passed} {failed} 4 5" in [" ".join(line.split()) for line in out.splitlines()]
+    assert f"avx2 {passed} {failed} 4 5 6" in [" ".join(line.split()) for line in out.splitlines()]
     assert "avx512       left out: this processor cannot execute it" in out
     with pytest.raises(SystemExit):
         cpus.main(["sse"])
@@ -69,4 +69,5 @@ def test_a_row_counts_what_its_tests_came_to(cpus: ModuleType, tmp_path: Path) -
     row = cpus.Row("toy", "", [str(tmp_path / "test_row.py")], cpus.tied("baseline"), 2)
     found = cpus.run(row, tmp_path)
     assert (found.passed, found.failed, found.skipped) == (2, 2, 2)
+    assert found.cpu > 0
     assert "FAILED" in found.output

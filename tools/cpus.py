@@ -144,6 +144,8 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
+    """CPU seconds, those of processes that tests started included: they do not grow on a busy machine."""
     output: str = ""
 
 
@@ -172,7 +174,9 @@ def run(row: Row, scratch: Path) -> Outcome:
             (place, log, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log))
         )
     for place, log, process in started:
-        code = process.wait()
+        _, status, usage = os.wait4(process.pid, 0)
+        code = process.returncode = os.waitstatus_to_exitcode(status)
+        outcome.cpu += usage.ru_utime + usage.ru_stime
         log.close()
         text = Path(f"{place}.log").read_text(errors="replace")
         try:
@@ -224,9 +228,11 @@ def main(words: list[str] | None = None) -> int:
     for one in outcomes:
         if one.failed:
             print(f"---- {one.row.name}\n{one.output}")
-    print(f"{'row':12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8}")
+    print(f"{'row':12} {'passed':>7} {'failed':>7} {'skipped':>8} {'seconds':>8} {'CPU':>6}")
     for one in outcomes:
-        print(f"{one.row.name:12} {one.passed:7} {one.failed:7} {one.skipped:8} {one.seconds:8.0f}")
+        print(
+            f"{one.row.name:12} {one.passed:7} {one.failed:7} {one.skipped:8} {one.seconds:8.0f} {one.cpu:6.0f}"
+        )
     for row in missing:
         print(f"{row.name:12} left out: this processor cannot execute it")
     print(f"{len(outcomes)} rows, {time.monotonic() - begun:.0f} s")
