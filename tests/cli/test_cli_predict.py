@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from anaphora.cli import main
+from anaphora.cli import main, writing
 from anaphora.data.streams import line_batches
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.tasks.bulk.outfile import OutFile
@@ -175,3 +175,17 @@ def test_inputs_that_cannot_be_answered_leave_no_file_to_go_on_from(tmp_path):
 def test_names_that_no_file_of_answers_can_have(name, told):
     with pytest.raises(AnaphoraError, match=told):
         OutFile(name, {"model": "m"})
+
+
+def test_the_speed_is_that_of_this_run_and_is_said_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(writing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    progress = writing.Progress(True, begun=100)  # inputs that an earlier run has answered
+    for seconds, inputs in ((10, 110), (40, 900), (50, 990), (80, 108)):
+        now[0] = 100.0 + seconds
+        progress.reached(inputs)
+    assert capsys.readouterr().err.splitlines() == ["900 inputs, 20 a second", "108 inputs, 0.1 a second"]
+    writing.Progress(False).reached(5)
+    assert capsys.readouterr().err == ""
