@@ -200,6 +200,18 @@ def test_a_corpus_brings_its_own_dev_recordings(monkeypatch):
     assert again[1].transcripts == dev.transcripts
 
 
+def test_dev_recordings_of_another_rate_are_heard_as_the_training_recordings_are(tmp_path):
+    train, dev = listed(tmp_path), tmp_path / "dev.tsv"
+    write_wav(tmp_path / "dev.wav", SPOKEN[0][0], 16_000)
+    dev.write_text("dev.wav\tas fast again\n")
+    read = {"features": features, "spill": None}
+    parts = open_training_recordings(train, dev, seed=1, holdout=0, bad_rows="strict", **read)
+    again = reopen_training_recordings({"train": parts[0].describe(), "valid": parts[1].describe()}, **read)
+    for one, other in (parts, again):
+        assert other.features is one.features
+        assert len(other.wave(0)) == -(-len(SPOKEN[0][0]) // 2)
+
+
 def test_memory_for_features_is_bounded(tmp_path):
     path = listed(tmp_path)
     found = open_recordings(path, features=features)
