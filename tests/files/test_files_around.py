@@ -25,8 +25,7 @@ AROUND = {
     "data/pictures.py": {"Image.open"},
     "data/audio/files.py": {"soundfile.SoundFile"},
     "data/sources/formats/columnar.py": {".ParquetFile()"},
-    "foreign/weights/torch_file.py": {"torch.load", "zipfile.ZipFile"},
-    "foreign/weights/kinds.py": {"zipfile.ZipFile"},
+    "foreign/weights.py": {"torch.load", "zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
     "data/text_stream.py": {"np.memmap"},
     "models/classical/ngram/counts.py": {"np.memmap"},
@@ -39,7 +38,7 @@ AROUND = {
     "training/launch.py": {"json.loads"},  # what another process of the job kept in torchrun's store
     "training/learner.py": {"json.loads"},
     "training/callbacks.py": {"json.loads"},
-    "foreign/tokens.py": {"json.loads"},
+    "foreign/words.py": {"json.loads"},
     "tasks/begun/language.py": {"json.loads"},
     "kernels/packed/memory.py": {"mmap.mmap"},  # memory without a file
     "cli/writing.py": {"json.loads"},

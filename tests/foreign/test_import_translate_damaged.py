@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from anaphora.foreign.generation import read_writing
+from anaphora.foreign.folder import read_writing
 
 
 @pytest.fixture(scope="module")

@@ -311,7 +311,7 @@ def foreign() -> dict[str, Target]:
     """Files of weights of other libraries; what opens is run."""
     import torch
 
-    from anaphora.foreign.reading import read_config_of
+    from anaphora.foreign.folder import read_config_of
     from anaphora.foreign.weights import read_weights
     from anaphora.tasks.load import load
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -174,3 +174,94 @@ VECTORS = Symbols(embedded=True)
 SCORES = Symbols()
 BIAS = Symbols(missing=NEVER)
 NO_BIAS = NoBias()
+
+
+# ----------------------------------------------------------------------------
+# How tensors of models that see or hear become ours, and back.
+
+
+@dataclass(frozen=True)
+class Squares:
+    """The map of squares of pixels: theirs is a convolution ``(width, channels, side, side)``, ours a matrix whose columns
+    are the pixels row by row, the channels of each side by side."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return given[0].permute(0, 2, 3, 1).flatten(1).contiguous()
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        side, channels = sizes["patch"], sizes["channels"]
+        return [own.view(len(own), side, side, channels).permute(0, 3, 1, 2).contiguous()]
+
+
+@dataclass(frozen=True)
+class Bare:
+    """Vectors that theirs keep with ``ones`` dimensions of size 1 before them; several of theirs are rows of ours."""
+
+    ones: int = 1
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        found = [one[(0,) * self.ones] for one in given]
+        return found[0] if len(found) == 1 else torch.stack(found)
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        rows = [own] if own.dim() + self.ones == 3 else list(own)
+        return [one[(None,) * self.ones] for one in rows]
+
+
+SQUARES = Squares()
+BARE = Bare()
+BARE_VECTORS = Bare(2)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Theirs have no such vector: ours is 0, and what became of it is not written."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return torch.zeros(sizes["hidden"])
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        return []
+
+
+NOTHING = Nothing()
+
+
+@dataclass(frozen=True)
+class NoKeyBias:
+    """Theirs have biases of queries and values only. One of keys adds the same to all scores of a query, which changes nothing,
+    so ours is 0 and not written."""
+
+    def inward(self, given: Sequence[Tensor], sizes: Sizes) -> Tensor:
+        return torch.cat((given[0], torch.zeros_like(given[1]), given[1]))
+
+    def outward(self, own: Tensor, sizes: Sizes) -> list[Tensor]:
+        queries, _, values = torch.split(own, [sizes["hidden"], sizes["kv_width"], sizes["kv_width"]])
+        return [queries.contiguous(), values.contiguous()]
+
+
+QV_BIAS = NoKeyBias()
+
+
+# ----------------------------------------------------------------------------
+# What the tensors of a model are cut by, from its settings.
+
+
+def sizes_of(s: Mapping[str, Any], words: Numbering, target: Numbering | None = None) -> Sizes:
+    """What the tensors of a model with these settings are cut by; ``target``: the symbols of the other side."""
+    each = s.get("head_width") or s["hidden"] // s["heads"]
+    shared = s.get("kv_heads") or s["heads"]
+    return Sizes(
+        {
+            "hidden": s["hidden"],
+            "inner": each * s["heads"],
+            "heads": s["heads"],
+            "kv_heads": shared,
+            "kv_width": each * shared,
+            "feedforward": s["feedforward"],
+            "rotated": int(s.get("rotary_share", 1.0) * each),
+            **{key: s[key] for key in ("patch", "channels") if key in s},
+        },
+        words,
+        target,
+    )

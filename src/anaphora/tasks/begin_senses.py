@@ -8,7 +8,7 @@ from typing import Any
 
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
-from anaphora.foreign.reading import is_foreign, read_config_of
+from anaphora.foreign.folder import is_foreign, read_config_of
 from anaphora.tasks.begun.donor import differing
 from anaphora.tasks.config import read_config
 from anaphora.tasks.importing_senses import open_body

@@ -12,8 +12,8 @@ from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers_own import EngineTokenizer
 from anaphora.errors import RunError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
+from anaphora.foreign.folder import read_config_of, read_json
 from anaphora.foreign.mapping import Architecture, Head
-from anaphora.foreign.reading import read_config_of, read_json
 from anaphora.foreign.words import read_words
 from anaphora.settings.base import suggestion
 from anaphora.settings.own import trusting

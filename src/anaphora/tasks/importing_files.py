@@ -9,11 +9,10 @@ from typing import Any
 from torch import nn
 
 from anaphora.errors import RunError
-from anaphora.foreign.architectures.min_gpt import MIN_GPT
+from anaphora.foreign.architectures.gpt import MIN_GPT
 from anaphora.foreign.architectures.silero_vad import SILERO_VAD, SILERO_VAD_BRANCH, SILERO_VAD_ONNX
-from anaphora.foreign.filling import fill_module, recurrent_of
 from anaphora.foreign.mapping import Rule
-from anaphora.foreign.published import NO_SIZES, PublishedModule, fill, published
+from anaphora.foreign.published import NO_SIZES, PublishedModule, fill, fill_module, published, recurrent_of
 from anaphora.foreign.weights import Weights, read_weights
 from anaphora.tasks.importing_words import of_words
 from anaphora.training.precision import choose_device

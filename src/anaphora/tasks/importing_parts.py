@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from anaphora.data.numbering import Numbering
 from anaphora.errors import RunError, SettingsError
+from anaphora.foreign.folder import read_tensors
+from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, UnmappedError, inward
-from anaphora.foreign.reading import read_tensors
-from anaphora.foreign.sizes import sizes_of
 from anaphora.tasks.registry import TASKS, estimator
 from anaphora.tasks.stored import check_size
 from anaphora.training.precision import choose_device

@@ -10,10 +10,9 @@ from anaphora.data.audio.frames import Ear
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.numbering import Numbering
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.foreign.letters import read_hearing, read_letters
 from anaphora.foreign.mapping import Architecture
 from anaphora.foreign.pictures import read_preparation
-from anaphora.foreign.speaking import read_listening, read_speaking
+from anaphora.foreign.recognisers import read_hearing, read_letters, read_listening, read_speaking
 from anaphora.tasks.importing_parts import filled, labels_of, made, settings_of, take_weights
 
 _NO_WORDS = Numbering.ours(4)

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from anaphora.errors import RunError
-from anaphora.foreign.architectures.m2m_100 import MANY
-from anaphora.foreign.generation import read_writing
-from anaphora.foreign.languages import many_languages
+from anaphora.foreign.architectures.bart import MANY
+from anaphora.foreign.folder import read_tensors, read_writing
+from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, inward
-from anaphora.foreign.pairs import read_pair
-from anaphora.foreign.reading import read_tensors
-from anaphora.foreign.sizes import sizes_of
+from anaphora.foreign.pairs import many_languages, read_pair
 from anaphora.tasks.importing_parts import made, settings_of
 from anaphora.training.precision import choose_device
 from anaphora.training.weights import first_not_finite

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar, overload
 from torch import nn
 
 from anaphora.errors import RunError
+from anaphora.foreign.folder import is_foreign
 from anaphora.foreign.mapping import Rule
-from anaphora.foreign.reading import is_foreign
 from anaphora.probe.trace import Trace
 from anaphora.settings.removed import REMOVED
 from anaphora.tasks.config import read_config

@@ -19,7 +19,7 @@ from anaphora.data.contexts import Context
 from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
-from anaphora.foreign.reading import is_foreign
+from anaphora.foreign.folder import is_foreign
 from anaphora.models.embeddings.pretrained import pretrained
 from anaphora.models.pretrained.characters import CharacterReader
 from anaphora.models.pretrained.contextual import ContextReader

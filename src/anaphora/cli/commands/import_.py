@@ -38,7 +38,7 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.errors import RunError
-    from anaphora.foreign.reading import is_foreign
+    from anaphora.foreign.folder import is_foreign
 
     if not Path(path).exists():
         raise RunError(f"{path} does not exist; check the path.")

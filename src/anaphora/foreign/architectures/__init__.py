@@ -1,18 +1,9 @@
 """One table per architecture, by the ``model_type`` of its config."""
 
-from anaphora.foreign.architectures.bart import BART, MBART
-from anaphora.foreign.architectures.bert import BERT
-from anaphora.foreign.architectures.distilbert import DISTILBERT
-from anaphora.foreign.architectures.electra import ELECTRA
-from anaphora.foreign.architectures.gpt2 import GPT2
-from anaphora.foreign.architectures.gpt_neox import GPT_NEOX
+from anaphora.foreign.architectures.bart import BART, M2M_100, MARIAN, MBART, PEGASUS
+from anaphora.foreign.architectures.bert import BERT, DISTILBERT, ELECTRA, MEGATRON_BERT, ROBERTA
+from anaphora.foreign.architectures.gpt import GPT2, GPT_NEOX, OPT
 from anaphora.foreign.architectures.llama import LLAMA, MISTRAL, QWEN2
-from anaphora.foreign.architectures.m2m_100 import M2M_100
-from anaphora.foreign.architectures.marian import MARIAN
-from anaphora.foreign.architectures.megatron_bert import MEGATRON_BERT
-from anaphora.foreign.architectures.opt import OPT
-from anaphora.foreign.architectures.pegasus import PEGASUS
-from anaphora.foreign.architectures.roberta import ROBERTA
 from anaphora.foreign.architectures.t5 import MT5, T5
 from anaphora.foreign.architectures.vit import DEIT, VIT
 from anaphora.foreign.architectures.wav2vec2 import HUBERT, WAV2VEC2

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.foreign.architectures.parts import affine
-from anaphora.foreign.gates import Pointwise, cell_rules
 from anaphora.foreign.mapping import Rule
 from anaphora.foreign.published import PublishedModule
+from anaphora.foreign.rules import Pointwise, cell_rules
 from anaphora.kernels.packed import native
 from anaphora.kernels.packed.heard import Heard, HeardChunk
 from anaphora.kernels.snapshot import Snapshot

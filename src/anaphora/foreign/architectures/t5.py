@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from anaphora.foreign.architectures.encoder_decoder import SCORES, SOURCE
+from anaphora.foreign.architectures.bart import SCORES, SOURCE
 from anaphora.foreign.architectures.parts import PLAIN, untied
 from anaphora.foreign.hows import GATED, INNER_QKV, NO_BIAS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, Values

@@ -8,8 +8,7 @@ from typing import Any
 
 from anaphora.foreign.architectures.bert import attention_names
 from anaphora.foreign.architectures.parts import ACTIVATIONS, LAYER, affine, joined
-from anaphora.foreign.hows import QKV, SAME
-from anaphora.foreign.hows_senses import BARE, BARE_VECTORS, SQUARES
+from anaphora.foreign.hows import BARE, BARE_VECTORS, QKV, SAME, SQUARES
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
 
 _LAYER = "encoder.layer.{i}."

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from anaphora.foreign.architectures.parts import ACTIVATIONS, affine, joined
-from anaphora.foreign.hows import BIAS, QKV, SCORES
-from anaphora.foreign.hows_senses import NOTHING
+from anaphora.foreign.hows import BIAS, NOTHING, QKV, SCORES
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
 
 _MOST = 16

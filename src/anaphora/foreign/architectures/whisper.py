@@ -6,8 +6,7 @@ from typing import Any
 
 from anaphora.data.audio.mel import MOST
 from anaphora.foreign.architectures.parts import ACTIVATIONS, affine
-from anaphora.foreign.hows import NO_BIAS, QKV, VECTORS
-from anaphora.foreign.hows_senses import QV_BIAS
+from anaphora.foreign.hows import NO_BIAS, QKV, QV_BIAS, VECTORS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values
 
 

@@ -20,9 +20,9 @@ from anaphora.errors import AnaphoraError
 from anaphora.files.writing import make_folder, write_new
 from anaphora.foreign.architectures import ARCHITECTURES
 from anaphora.foreign.folding import Form, folded
+from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
-from anaphora.foreign.sizes import sizes_of
-from anaphora.foreign.tokens import tokenizer_json
+from anaphora.foreign.words import tokenizer_json
 from anaphora.tasks.exporting import hf_translate
 from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.language import refuse_counts

@@ -9,11 +9,10 @@ from anaphora.data.numbering import Numbering
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
-from anaphora.foreign.letters import hearing_json, letter_files
+from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.pictures import FILE, preparation_json
-from anaphora.foreign.sizes import sizes_of
-from anaphora.foreign.speaking import speaking_files
+from anaphora.foreign.recognisers import hearing_json, letter_files, speaking_files
 from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.hf import (
     numbering_of,

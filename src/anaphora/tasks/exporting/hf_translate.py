@@ -14,8 +14,8 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers_pieces import PieceTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.files.writing import make_folder, write_new
-from anaphora.foreign.languages import CODES, MODEL
-from anaphora.foreign.tokens import tokenizer_json
+from anaphora.foreign.pairs import CODES, MODEL
+from anaphora.foreign.words import tokenizer_json
 
 _STOPPING: dict[str, Any] = {"first": True, "likely": False, "exact": "never"}
 _ENGINES = {"m2m_100": "NllbTokenizer"}
