@@ -3,8 +3,7 @@
 The ids are those of the reviews of 0.2, and of what this contract itself found:
 
 - contract 1: a wrong number of features is reported of "input 2", or of a file without its folder, where a file was given;
-- contract 2: the server calls input 2 "recording 2", or even "recording 1";
-- contract 3: ``source_field`` that names no column is ignored where data are arrays or folders.
+- contract 2: the server calls input 2 "recording 2", or even "recording 1".
 """
 
 from __future__ import annotations
@@ -19,9 +18,6 @@ FAULTS: list[tuple[str, str, str]] = [
     ("transcribe-frames-*", "refuses-width-command", "contract 1"),
     ("transcribe-frames-*", "refuses-width-http", "contract 2"),
     ("transcribe-sound-*", "refuses-loud-http", "contract 2"),
-    ("*-vectors-*", "refuses-column-*", "contract 3"),
-    ("tag-frames-*", "refuses-column-*", "contract 3"),
-    ("classify-picture-*", "refuses-column-*", "contract 3"),
 ]
 """Cases (a pattern), checks (a pattern), and the fault."""
 

@@ -21,7 +21,7 @@ from anaphora.data.files import TextFile
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, two_paths
-from anaphora.data.sources.roles import LABELLED, TAGGED, choose_columns, label_text
+from anaphora.data.sources.roles import LABELLED, TAGGED, choose_columns, label_text, no_columns
 from anaphora.data.sources.table import Hints, Record, Table
 from anaphora.data.spilling import save_arrays
 from anaphora.data.vectors import VectorRows, as_sequence, gather
@@ -54,6 +54,8 @@ def open_frames(
         return _named(data, role, bad_rows, spill, fields), data
     if two_paths(data):
         paths = [Path(one) for one in data]
+        if is_array_file(paths[0]):
+            no_columns(paths[0], role, fields)
         return (_array_files(paths[0], paths[1]) if is_array_file(paths[0]) else None), data
     if is_xy(data):
         data = list(together(*data))
@@ -163,6 +165,7 @@ def _named(
     if isinstance(corpus, VectorCorpus):
         if not corpus.framewise:
             raise DataError(f"{name} has one label for each sequence; it is for `train {corpus.tasks[0]}`.")
+        no_columns(data, role, fields)
         rows = generate_vectors(corpus, find(name, variant or None)[1], SPLITS[role])
         return VectorRows(rows.sequences, [label.replace(" ", "\t") for label in rows.labels], rows.facts)
     path = Path(data)
@@ -171,6 +174,7 @@ def _named(
     if path.is_dir():
         return _folder(path, bad_rows, fields.get("target_field"))
     if path.suffix.lower() == ".npz":
+        no_columns(path, role, fields)
         return _npz(path)
     if is_array_file(path):
         raise DataError(

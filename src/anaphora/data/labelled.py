@@ -19,7 +19,7 @@ from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
 from anaphora.data.sources.report import report
-from anaphora.data.sources.roles import LABELLED, choose_columns
+from anaphora.data.sources.roles import LABELLED, choose_columns, no_columns
 from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Hints, Table
 from anaphora.data.vectors import VectorRows
@@ -56,6 +56,7 @@ def open_labelled(
         return _named(data, scan, **read)
     if two_paths(data):
         if is_array_file(data[0]):
+            no_columns(data[0], role, fields)
             return arrays.read_array_files(Path(data[0]), Path(data[1]), scan=scan)
         return open_source(data, roles=LABELLED, **read)
     if is_xy(data):
@@ -95,12 +96,16 @@ def reopen_training(descriptions: Mapping[str, Any], *, spill: Path | None) -> t
 def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = None, **read: Any) -> Labelled:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
+    path = Path(data)
+    folder = corpus is None and os.path.isdir(path)
+    arrayed = corpus is None and not folder and (is_ts(path) or is_array_file(path))
+    if isinstance(corpus, VectorCorpus) or arrayed:
+        no_columns(data, read["role"], read)
     if isinstance(corpus, VectorCorpus):
         return arrays.generate_vectors(
             corpus, find(name, variant or None)[1], SPLITS[read["role"]], scan=scan
         )
-    path = Path(data)
-    if corpus is None and os.path.isdir(path):
+    if folder:
         return _of_folder(path, scan, read)
     if corpus is None and is_ts(path):
         return read_ts(path, bad_rows=read["bad_rows"])
@@ -129,6 +134,7 @@ def _of_folder(folder: Path, scan: str, read: Mapping[str, Any]) -> Labelled:
     """The examples of a folder with a folder per label: texts, or arrays and pictures."""
     texts = text_files(folder)
     if not texts:
+        no_columns(folder, read["role"], read)
         return arrays.read_folder(folder, scan=scan, bad_rows=read["bad_rows"])
     if other := arrays.files_of(folder):
         raise DataError(
