@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import torch
 
 import anaphora as an
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.tasks.registry import estimator
 from anaphora.tasks.verify import verify_run
 from anaphora.training.run import RunFolder
-from anaphora.training.weights import load_weights, pack
+from anaphora.training.weights import load_weights, pack, save_weights
 from hostile_json import variants
 from sweeps import sweep
 
@@ -92,3 +94,42 @@ def test_a_network_does_not_take_integers_for_weights(tmp_path):
     (tmp_path / "run" / "model.safetensors").write_bytes(pack(tensors, facts=facts))
     with pytest.raises(RunError, match=r"holds the weights of another model \(.* torch.int8 there and"):
         an.load(tmp_path / "run")
+
+
+KEPT = Path(__file__).resolve().parents[1] / "contract" / "kept" / "0.2.0"
+CORPUS = {"kind": "corpus", "name": "parity", "variant": "12", "split": "train", "seed": 1, "rows": 1}
+ODD_NUMBERS = {
+    "10**12 examples": ("data", "train", CORPUS | {"size": 10**12, "sha256": "0" * 64}),
+    "1e308 examples": ("data", "train", CORPUS | {"size": 1e308, "sha256": "0" * 64}),
+    "a list": ("data", "train", []),
+    "held out of a list": ("data", "train", {"kind": "held-out", "of": []}),
+    "held out of nothing a hundred times": (
+        "data",
+        "train",
+        {"kind": "held-out", "of": {"pairs": {"of": 1}}},
+    ),
+    "a width of 20,000": ("settings", "hidden", 20_000),
+    "a width of a billion": ("settings", "hidden", 10**9),
+    "a billion layers": ("settings", "layers", 10**9),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS)
+@pytest.mark.parametrize(
+    "name", ["classify-text-lstm", "forecast-lstm", "language-running-gru", "transcribe-sound-conformer"]
+)
+def test_odd_facts_are_refused_before_anything_is_made_by_them(tmp_path, name, odd):
+    """E9: resume generated rows without end, and load took memory for widths that the weights do not have."""
+    run = tmp_path / "run"
+    shutil.copytree(KEPT / name, run)
+    part, field, value = ODD_NUMBERS[odd]
+    config = json.loads((run / "config.json").read_text())
+    config[part][field] = value
+    (run / "config.json").write_text(json.dumps(config))
+    tensors, facts = load_weights(run / "model.safetensors")
+    facts["files"] = RunFolder(run).fingerprints()
+    save_weights(run / "model.safetensors", tensors, facts=facts)
+    for way in (an.load, estimator(config["task"]).resume):
+        with pytest.raises(an.AnaphoraError, match=r"config\.json") as caught:
+            way(run)
+        assert "\n" not in str(caught.value)

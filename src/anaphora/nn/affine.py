@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -35,8 +36,8 @@ class Affine(Watched):
             raise ValueError(f"Affine cannot divide its {outputs} outputs into {blocks} blocks.")
         self.inputs, self.outputs = tuple(inputs), outputs
         self.recurrent, self.blocks = recurrent, blocks
-        self.weights = nn.ParameterList([nn.Parameter(Tensor(outputs, width)) for width in inputs])
-        self.bias: nn.Parameter | None = nn.Parameter(Tensor(outputs)) if bias else None
+        self.weights = nn.ParameterList([nn.Parameter(torch.empty(outputs, width)) for width in inputs])
+        self.bias: nn.Parameter | None = nn.Parameter(torch.empty(outputs)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

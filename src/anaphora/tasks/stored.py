@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from anaphora.errors import AnaphoraError, RunError, SettingsError
+from anaphora.errors import AnaphoraError, RunError
 from anaphora.nn.lora import has_adapters, merged
 from anaphora.settings.own import parts_of
 from anaphora.tasks.card import model_card
@@ -141,8 +142,14 @@ class Stored(Parameters):
         if not hasattr(self, "_fresh_model") or parts_of(self.settings_):
             return
         there = sum(one.stat().st_size for one in run.path.rglob("*.safetensors"))
-        with contextlib.suppress(NotImplementedError, SettingsError):  # a part that needs numbers at once
+        try:
             check_size(self._fresh_model, run.config, there, "restore it from a copy of the run")
+        except RunError:
+            raise
+        except (
+            Exception
+        ):  # a part that needs numbers at once; whatever else is wrong is reported when it is made
+            return
 
     def _repr_html_(self) -> str:
         """A table for a notebook: the settings that were given, and what training came to."""
@@ -197,7 +204,7 @@ def check_size(make: Callable[[], Any], config: Path, there: int, remedy: str) -
             sum(one.numel() for one in module.state_dict().values()) if isinstance(module, nn.Module) else 0
         )
     except (RuntimeError, OverflowError, MemoryError) as error:
-        if isinstance(error, NotImplementedError):
+        if isinstance(error, RuntimeError) and not re.search("overflow|memory|invalid", str(error)):
             raise
         raise RunError(f"{config} describes a model that no memory holds; {remedy}.") from None
     if wanted > 2 * there + _SMALL:
