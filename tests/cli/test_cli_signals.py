@@ -1,4 +1,4 @@
-"""Signals end every command in order, and the exit code says which one did."""
+"""E8, B11: Signals end every command in order, and the exit code says which one did."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_nohup_is_respected(monkeypatch):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_follows_a_server_is_done_whatever_signal_ends_it(number):
-    """E8: uvicorn raised the signal again, before the trainings of the studio were ended."""
+    """uvicorn raised the signal again, before the trainings of the studio were ended."""
     uvicorn = pytest.importorskip("uvicorn")
     from anaphora.web.listening import Patient, Server, listen
 

@@ -1,4 +1,4 @@
-"""What strangers ask for is bounded before it is computed: every limit through every way in, which follow from the table of routes."""
+"""E3: What strangers ask for is bounded before it is computed: every limit through every way in, which follow from the table of routes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_every_route_that_computes_is_among_the_ways_in(start):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_costs_too_much_is_refused_before_anything_is_computed(start, way, nothing_computed):
-    """E3: rows × beam × output × model, with the limit in the sentence."""
+    """Rows × beam × output × model, with the limit in the sentence."""
     one = start(WAYS[way].kind, cost=11)
     answered = asked(one, way)
     assert answered.status == (400 if "v1" in WAYS[way].route else 422)
@@ -157,7 +157,6 @@ def test_a_recording_that_costs_too_much_is_refused(start, nothing_computed):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_client_and_a_run_have_so_much_in_work_at_most(start, way, nothing_computed):
-    """B1: per client and per run."""
     one = start(WAYS[way].kind, cost=5000, client_cost=5000, run_cost=9000)
     run = next(iter(one.runs))
     with one.runs.ledger.entered(LOCAL, "another", Cost(4990, "")):
@@ -222,7 +221,7 @@ def test_what_a_request_costs(served, kind, lengths, options, steps):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_characters_are_bounded_before_a_text_is_cut_into_symbols(start, way, monkeypatch):
-    """E3b: of one text and of all together, in a request of any form."""
+    """B1: of one text and of all together, in a request of any form."""
     monkeypatch.setattr(Tokenizer, "encode", lambda *given: pytest.fail("it was cut into symbols"))
     one = start(WAYS[way].kind, characters=50)
     answered = asked(one, way, "a" * 51)
@@ -247,7 +246,7 @@ def test_words_questions_and_choices_are_texts_too(start):
 
 
 def test_refused_texts_are_not_kept(start):
-    """E3b: the lengths of texts are remembered, within a bound on their characters."""
+    """B2: the lengths of texts are remembered, within a bound on their characters."""
     known = readers._Lengths(len)
     for number in range(40):
         known(f"{number} " * (readers.KEPT // 100))
@@ -281,7 +280,7 @@ FILES = {
 
 @pytest.mark.parametrize("way", FILES)
 def test_sounds_and_pictures_are_bounded_before_they_are_unpacked(start, way, monkeypatch):
-    """E3c: by what their heads say; nothing is decoded."""
+    """B3: by what their heads say; nothing is decoded."""
     from PIL import ImageFile
 
     monkeypatch.setattr(readers, "read_audio", lambda path: pytest.fail("it was unpacked"))
@@ -330,7 +329,7 @@ COSTLY = {"inputs": ["a b c"] * 64, "beam": 100, "max_length": 2000, "min_length
 
 
 def test_others_are_answered_while_a_costly_request_is_computed_and_it_ends_with_its_client(start):
-    """E3: the same run answers; the client leaves, and the search ends before its next step."""
+    """The same run answers; the client leaves, and the search ends before its next step."""
     one = start("translate", cost=10**9, client_cost=10**9, run_cost=10**9)
     run = next(iter(one.runs))
 
@@ -394,7 +393,7 @@ def test_turns_are_taken_in_the_order_of_arrival_and_passed_on_between_steps():
 
 
 def test_long_texts_leave_room_for_short_ones():
-    """E3: one request held all slots, and the first in the queue was never overtaken."""
+    """B4: one request held all slots, and the first in the queue was never overtaken."""
     model = language("gru", lines=False)
     engine = engine_of(model, slots=4)
     long = [Heard(model, "a", limit=100_000, seed=seed, n=2) for seed in range(2)]
@@ -415,7 +414,7 @@ def test_long_texts_leave_room_for_short_ones():
 
 
 def test_what_waits_for_a_slow_reader_is_its_text_alone():
-    """E4: pieces that are not read become one."""
+    """E4, S4: pieces that are not read become one."""
 
     async def wait() -> None:
         arrivals = _Arrivals(scored=False)
@@ -433,7 +432,7 @@ def test_what_waits_for_a_slow_reader_is_its_text_alone():
 
 
 def test_so_many_recordings_are_heard_at_a_time_and_half_from_one_client(start):
-    """E5: 150 of 150 were accepted."""
+    """E5: all of 150 150 were accepted."""
     one = start("transcribe", listeners=2)
     messages = [{"rate": 8000}]
 

@@ -171,7 +171,7 @@ def test_no_descriptors_are_left_and_it_is_said_at_most_once(folder_of):
 
 
 def test_a_websocket_ends_after_its_error_whatever_the_client_goes_on_to_send(one):
-    """B13: 3 GB were read and thrown away in 8 seconds."""
+    """B13, S4: 3 GB were read and thrown away in 8 seconds."""
     head = (
         f"GET /v1/listen HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -189,6 +189,7 @@ def test_a_websocket_ends_after_its_error_whatever_the_client_goes_on_to_send(on
 
 
 def test_a_hangup_ends_the_server_in_order(folder_of):
+    """S12: a closed terminal is as good as SIGTERM."""
     started = Process(str(folder_of("classify")), "--device", "cpu")
     assert started.ask()[0] == 200
     assert started.end(signal.SIGHUP) == 0

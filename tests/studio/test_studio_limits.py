@@ -1,4 +1,4 @@
-"""What one look may cost, and that it ends with its page: every route of the studio, which follow from its own table."""
+"""E3: What one look may cost, and that it ends with its page: every route of the studio, which follow from its own table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_route_of_the_page_is_bounded_in_one_of_these_ways(app):
 
 @pytest.mark.parametrize("path", TYPED)
 def test_a_look_that_costs_too_much_is_refused(app, path, monkeypatch):
-    """B1: explain, steer, intervene, play and pictures, by the symbols of the text."""
+    """Explain, steer, intervene, play and pictures, by the symbols of the text."""
     monkeypatch.setattr(pictures, "MOST_COST", 500)
 
     async def looks() -> list[Any]:
@@ -126,6 +126,7 @@ def steps_until_stopped(begun: threading.Event, ended: threading.Event) -> None:
 
 
 def test_a_look_ends_when_its_page_has_left(app, monkeypatch):
+    """Before its next step."""
     begun, ended = threading.Event(), threading.Event()
     monkeypatch.setattr("anaphora.studio.app.explained", lambda *given: steps_until_stopped(begun, ended))
 

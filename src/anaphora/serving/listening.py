@@ -115,7 +115,11 @@ async def _end(socket: WebSocket, refusal: Refusal, code: int) -> None:
 
 
 async def _send(socket: WebSocket, message: dict[str, Any]) -> None:
-    await socket.send_text(json.dumps(message, ensure_ascii=False, allow_nan=False))
+    content = json.dumps(message, ensure_ascii=False, allow_nan=False)
+    try:
+        await socket.send_text(content)
+    except (RuntimeError, OSError):  # it has left meanwhile
+        raise WebSocketDisconnect(1006) from None
 
 
 class _Threads:

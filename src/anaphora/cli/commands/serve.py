@@ -50,6 +50,9 @@ SHORTEST_TOKEN = 16
     metavar="X",
     help="How long a request waits for others to be computed with. [2]",
 )
+@click.option(
+    "--max-cost", "cost", type=click.IntRange(1), metavar="N", help="Steps that a request may cost. [2000000]"
+)
 @click.option("--queue", type=click.IntRange(1), metavar="N", help="Requests that may wait for a run. [256]")
 @click.option(
     "--slots", type=click.IntRange(1, 4096), metavar="N", help="Texts a language model writes at a time. [64]"
@@ -109,6 +112,8 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
         "body": given["max_body"] and given["max_body"] << 20,
         "reload_seconds": 0.0 if given["no_reload"] else None,
     }
+    if given["cost"]:
+        asked |= {"cost": given["cost"], "client_cost": 2 * given["cost"], "run_cost": 4 * given["cost"]}
     limits = Limits(**{name: value for name, value in asked.items() if value is not None})
     listening = listen(given["port"], host, backlog=2048)
     number = listening.getsockname()[1]

@@ -1,0 +1,57 @@
+"""S9: Each hostile client is answered within bounds, and an honest one gets the same bytes as ever after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+from hostile_clients import CLOSED, FINE, HOSTILE, LEFT
+from test_serve_socket import Process
+
+pytestmark = pytest.mark.xdist_group("serve")
+HONEST = {
+    "translate": ("/runs/translate/predict", json.dumps({"inputs": ["a b"], "details": True})),
+    "language": ("/v1/completions", json.dumps({"model": "language", "prompt": "a", "max_tokens": 4, "seed": 1})),
+    "runs": ("/v2/models/translate/infer", json.dumps({"inputs": [{"name": "inputs", "datatype": "BYTES", "shape": [1], "data": ["a b"]}]})),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def attacked(folder_of):
+    kinds = [str(folder_of(kind)) for kind in ("translate", "language", "transcribe")]
+    started = Process(*kinds, "--device", "cpu")
+    yield started, honest(started)
+    assert started.end() == 0
+    assert not started.said, started.said[:5]
+
+
+def honest(started: Process) -> dict[str, object]:
+    found = {}
+    for name, (path, body) in HONEST.items():
+        status, answer = started.ask(path=path, body=body)
+        assert status == 200, answer
+        content = json.loads(answer)
+        found[name] = {key: value for key, value in content.items() if key not in ("id", "created")}
+    return found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_honest_client_gets_the_same_answers_after_a_hostile_one(attacked, name):
+    started, wanted = attacked
+    with_bounds = asyncio.new_event_loop()
+    try:
+        outcome = with_bounds.run_until_complete(HOSTILE[name](started.port))
+    finally:
+        with_bounds.close()
+    assert set(outcome.split(", ")) <= FINE | {CLOSED, LEFT}, outcome
+    assert honest(started) == wanted
+
+
+def test_there_are_enough_of_them_and_not_too_many_of_one_idea():
+    kinds = Counter(name.partition(":")[0] for name in HOSTILE)
+    assert len(HOSTILE) >= 50
+    assert all(
+        kinds[one] >= 3 for one in ("predict", "body", "form", "infer", "completion", "listen", "wire")
+    )
