@@ -130,7 +130,6 @@ def _build(tool: str, source: str) -> bytes:
 # ---------------------------------------------------------------------- what C is given must be what it reads
 # Where a tensor's storage lies; `Tensor.data_ptr` would ask for writable memory, which moves what is cloned lazily.
 memory_of: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
-_has_storage: Callable[[Tensor], bool] = torch._C._has_storage  # type: ignore[attr-defined]
 _PLAIN = (Tensor, nn.Parameter)
 
 
@@ -142,13 +141,14 @@ def address_of(tensor: Tensor) -> int:
 def plain(*tensors: Tensor | None) -> bool:
     """Return True if all tensors hold their numbers in the CPU's memory, as a pointer to them shows: no subclass, no wrapper
     of functorch, no tensor without memory (meta, fake, functional), none whose sign PyTorch has put off."""
-    for t in tensors:
-        if t is None:
-            continue
-        if type(t) not in _PLAIN or not t.is_cpu or not _has_storage(t) or t.is_neg():
-            return False
-        if not memory_of(t) and t.numel():
-            return False
+    try:
+        for t in tensors:
+            if t is None:
+                continue
+            if type(t) not in _PLAIN or not t.is_cpu or t.is_neg() or (not memory_of(t) and t.numel()):
+                return False
+    except NotImplementedError:  # it has no storage
+        return False
     return True
 
 
@@ -185,6 +185,7 @@ class CLibrary:
         self.name, self.source, self.dtypes, self.no_memory = name, source, dtypes, no_memory
         self._void, self._counts = void, counts
         self._loaded: dict[torch.dtype, ctypes.CDLL | None] = {}
+        self._counted: dict[tuple[object, ...], int] = {}
 
     def load(self, dtype: torch.dtype) -> ctypes.CDLL:
         """Return the functions for one type of numbers; raise :class:`CannotCompile` where they cannot be compiled."""
@@ -222,7 +223,10 @@ class CLibrary:
 
     def count(self, dtype: torch.dtype, function: str, *sizes: int) -> int:
         """Return the number that one of ``counts`` returns."""
-        return int(getattr(self.functions(dtype), function)(*map(ctypes.c_longlong, sizes)))
+        key = (dtype, function, *sizes)
+        if key not in self._counted:
+            self._counted[key] = int(getattr(self.load(dtype), function)(*map(ctypes.c_longlong, sizes)))
+        return self._counted[key]
 
     def call(
         self,
@@ -238,17 +242,15 @@ class CLibrary:
 
         Raise MemoryError or ValueError with the texts given, and TypeError where a tensor is not in the CPU's memory.
         """
-        places = []
-        for t in tensors:
-            if t is None or isinstance(t, int):
-                places.append(t or 0)
-                continue
-            place = t.data_ptr() if t.is_cpu else 0
-            if not place and t.numel():
-                raise TypeError(
-                    f"{self.name}: {function} needs tensors in the CPU's memory, got a {type(t).__name__} on {t.device}."
-                )
-            places.append(place)
+        places = [
+            t if isinstance(t, int) else t.data_ptr() if t is not None and t.is_cpu else 0 for t in tensors
+        ]
+        if not all(places):
+            for t, place in zip(tensors, places, strict=True):
+                if isinstance(t, Tensor) and not place and t.numel():
+                    raise TypeError(
+                        f"{self.name}: {function} needs tensors in the CPU's memory, got a {type(t).__name__} on {t.device}."
+                    )
         n, p = (ctypes.c_longlong * len(sizes))(*sizes), (ctypes.c_void_p * len(places))(*places)
         failed = getattr(self._loaded.get(dtype) or self.load(dtype), function)(n, p)
         if failed == 2 and out_of_range is not None:

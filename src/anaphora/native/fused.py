@@ -89,10 +89,10 @@ class _Function(torch.autograd.Function):
         outputs, kept = op.forward(True, *tensors, **options)
         ctx.op, ctx.options, ctx.count = op, options, len(tensors)
         ctx.others = [None if isinstance(one, Tensor) else one for one in kept]
-        ctx.save_for_backward(*tensors, *(one if isinstance(one, Tensor) else None for one in kept))
+        ctx.save_for_backward(*tensors, *[one if isinstance(one, Tensor) else None for one in kept])
         ctx.set_materialize_grads(False)
-        several = (outputs,) if isinstance(outputs, Tensor) else outputs
-        ctx.mark_non_differentiable(*(y for y in several if not y.is_floating_point()))
+        if not isinstance(outputs, Tensor):
+            ctx.mark_non_differentiable(*[y for y in outputs if not y.is_floating_point()])
         return outputs
 
     @staticmethod
@@ -107,6 +107,6 @@ class _Function(torch.autograd.Function):
         kept = [
             other if one is None else one for one, other in zip(saved[ctx.count :], ctx.others, strict=True)
         ]
-        grads = tuple(None if grad is None else grad.resolve_neg() for grad in grads)
+        grads = tuple([g.resolve_neg() if g is not None and g.is_neg() else g for g in grads])
         found = op.backward(kept, tensors, grads, needs, **ctx.options)
         return (None, None, *(g if need else None for g, need in zip(found, needs, strict=True)))

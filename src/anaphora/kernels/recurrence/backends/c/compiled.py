@@ -40,6 +40,10 @@ class CompiledPlan:
             void=("pack", "pack_row"),
             counts=("packed_size",),
         )
+        self.arrays = {
+            name: [(array, array.startswith("vector")) for array in arrays]
+            for name, arrays in self.program.arrays.items()
+        }
         self.steps = self.library.load(self.dtype)  # raises where it cannot be compiled
         self.constants = torch.tensor(self.program.constants or [0.0], dtype=self.dtype)
 
@@ -62,13 +66,11 @@ class CompiledPlan:
     def call(self, name: str, head: Sequence[int], rows: Tensor, arrays: dict[str, Tensor | None]) -> None:
         """Run one of the program's functions. ``rows``: order and lengths, ``(2, B)``."""
         # Parameters among them are only read; what the program writes to was made for it.
-        tensors = [
-            address_of(tensor) if tensor is not None and array.startswith("vector") else tensor
-            for array in self.program.arrays[name]
-            for tensor in (arrays[array],)
-        ]
+        tensors = [address_of(arrays[array]) if read else arrays[array] for array, read in self.arrays[name]]  # type: ignore[arg-type]
+        first = rows.data_ptr()
+        sizes = (*head, *self.program.sizes)
         self.library.call(
-            self.dtype, name, (*head, *self.program.sizes), (rows[0], rows[1], self.constants, *tensors)
+            self.dtype, name, sizes, (first, first + 8 * rows.shape[1], self.constants, *tensors)
         )
 
     def pack(self, matrix: Tensor, transposed: bool = False, row: bool = False) -> Tensor:
@@ -243,7 +245,7 @@ def run_compiled(
 
 def _forward(keep: bool, *tensors: Tensor, run: CompiledRun) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
     y, last, kept = run.forward(run.call.arguments(tensors), keep)
-    return (y, *last), (workspace.Lease(kept),)
+    return (y, *last), (workspace.Lease(kept),) if keep else ()
 
 
 def _backward(
