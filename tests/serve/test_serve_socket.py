@@ -188,6 +188,43 @@ def test_a_websocket_ends_after_its_error_whatever_the_client_goes_on_to_send(on
     assert one.ask()[0] == 200
 
 
+def test_a_client_that_reads_nothing_is_cut_off(monkeypatch):
+    """S4, E4: once the buffers are full; whatever it was sent."""
+    import asyncio
+
+    import own_loop
+    from anaphora.web import listening
+
+    monkeypatch.setattr(listening, "READER_SECONDS", 0.05)
+
+    class Writer(asyncio.Protocol):
+        def pause_writing(self) -> None:
+            pass
+
+        resume_writing = pause_writing
+
+    class Sending(listening.ReaderInTime, Writer):
+        def connection_made(self, transport) -> None:
+            self.transport = transport
+            transport.write(b"x" * (1 << 26))
+
+        def connection_lost(self, exc) -> None:
+            super().connection_lost(exc)
+            lost.set()
+
+    async def cut_off() -> None:
+        nonlocal lost
+        lost = asyncio.Event()
+        server = await asyncio.get_running_loop().create_server(Sending, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()):
+            async with asyncio.timeout(120):
+                await lost.wait()
+        server.close()
+
+    lost = asyncio.Event()
+    own_loop.run(cut_off())
+
+
 def test_a_hangup_ends_the_server_in_order(folder_of):
     """S12: a closed terminal is as good as SIGTERM."""
     started = Process(str(folder_of("classify")), "--device", "cpu")
@@ -284,7 +321,8 @@ def _children(pid: int) -> list[int]:
         (["none"], "none does not exist"),
         (["RUN", "RUN"], "two runs are called"),
         (["RUN", "--host", "0.0.0.0"], "needs a token"),
-        (["RUN", "--token", "short"], "at least 16 ASCII characters"),
+        (["RUN", "--token", "a-token-of-some-length"], "--token-file"),
+        (["RUN", "--token-file", "short.txt"], "at least 16 ASCII characters"),
         (["RUN", "--token-file", "none"], "--token-file none cannot be read"),
         (["RUN", "--tls-cert", "none"], "belong together"),
         (["RUN", "--tls-cert", "none", "--tls-key", "none"], "cannot be used"),
@@ -294,6 +332,7 @@ def _children(pid: int) -> list[int]:
 )
 def test_mistakes_on_the_command_line(folder_of, tmp_path, arguments, text):
     given = [str(folder_of("classify")) if one == "RUN" else one for one in arguments]
+    (tmp_path / "short.txt").write_text("short\n")
     command = ["-m", "anaphora", "serve", *given, "--port", "0"]
     done = popen(command, cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     _, said = done.communicate(timeout=120)

@@ -70,11 +70,6 @@ SHORTEST_TOKEN = 16
 @click.option(
     "--token-file", metavar="FILE", help=f"File with the token that requests must carry; or ${TOKEN}."
 )
-@click.option(
-    "--token",
-    metavar="TEXT",
-    help="The token itself, which others on this machine can read in the list of processes.",
-)
 @click.option("--tls-cert", metavar="FILE", help="Certificate (PEM): serve HTTPS.")
 @click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
 @click.option("--no-reload", is_flag=True, help="Do not look for replaced run folders.")
@@ -94,7 +89,7 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
     from anaphora.web.listening import LOCAL, listen
 
     host = given["host"]
-    token = _token(given["token"], given["token_file"])
+    token = _token(given["token_file"])
     tls = _tls(given["tls_cert"], given["tls_key"])
     local = host in (LOCAL, "localhost", "::1")
     if not local and token is None:
@@ -145,11 +140,11 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
     serve(listening, folders, limits, **how)
 
 
-def _token(typed: str | None, file: str | None) -> str | None:
-    """The token, of one place only."""
+def _token(file: str | None) -> str | None:
+    """The token, of one place only; never of the arguments, which others on this machine can read."""
     from anaphora.files import clause, read_bytes
 
-    found = {"--token": typed, f"${TOKEN}": os.environ.get(TOKEN)}
+    found = {f"${TOKEN}": os.environ.get(TOKEN)}
     if file is not None:
         try:
             found["--token-file"] = read_bytes(file, most=10_000).decode("ascii").strip()
