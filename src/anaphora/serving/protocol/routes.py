@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from anaphora._version import __version__
+from anaphora.serving.exchange.inputs import Text, Words
 from anaphora.serving.protocol.tasks import input_specs, inputs_of, output_specs, outputs_of
 from anaphora.serving.protocol.tensors import Tensor, read_tensors
 from anaphora.serving.refusals import Refusal, malformed, unknown, unusable
@@ -66,7 +67,8 @@ def routes(server: Server) -> list[BaseRoute]:
                 tensors = read_tensors(head.get("inputs"), tail, texts=server.limits.inputs)
                 return inputs_of(served.exchange, tensors)
 
-            inputs = await reading(read, LARGE + 1)
+            textual = isinstance(served.exchange.reader, Text | Words)
+            inputs = await reading(read, len(await request.body()) if textual else LARGE + 1)
             answers = await while_there(request, served.ask(inputs, options, client_of(request)))
             return _response(
                 served, head, outputs_of(answers), binary=bool(parameters.get("binary_data_output"))
