@@ -341,7 +341,7 @@ class _Group:
     """A beam of its own: the hypotheses alive and finished, and the rule when to stop."""
 
     def __init__(self, plan: Plan, max_length: int, rules: Constraints | None, root: BeamNode):
-        self.plan, self.max_length, self.rules = plan, max_length, rules
+        self.plan, self.options, self.max_length, self.rules = plan, plan.options, max_length, rules
         self.width = plan.width // plan.options.groups
         self.n_best = -(-plan.n_best // plan.options.groups)
         self.live = [root]
@@ -353,13 +353,13 @@ class _Group:
         self, best: Candidates, taken: Counter[int], covered: Sequence[float] | None
     ) -> BeamStep | None:
         """One step; `taken` counts the symbols that other groups took, and those taken here are added."""
-        penalty = self.plan.options.diversity
+        penalty = self.options.diversity
         ranked = [
             (penalty * taken[symbol] - (parent.log_prob + p), parent.rank, symbol, p, parent)
             for parent in self.live
             for p, symbol in best[parent.rank]
         ]
-        if self.plan.options.repeat_penalty:
+        if self.options.repeat_penalty:
             ranked = [
                 (cost + self._repeats(parent, symbol), rank, symbol, p, parent)
                 for cost, rank, symbol, p, parent in ranked
@@ -369,7 +369,7 @@ class _Group:
             self.done = self.stuck = True
             return None
         if not (self.rules and self.rules.required):  # then it is known which of them will have a place
-            room = 2 * self.width if self.plan.options.refill else self.width
+            room = 2 * self.width if self.options.refill else self.width
             del ranked[room + (PRUNED_SHOWN if self.plan.keep_tree else 0) :]
         nodes = [
             self._node(parent, symbol, p, covered[rank] if covered else 0.0)
@@ -380,11 +380,11 @@ class _Group:
         longest = chosen[0].length == self.max_length
         ended = [node for node in chosen if node.symbol == self.plan.eos]
         self.live = [node for node in chosen if node.symbol != self.plan.eos]
-        if self.plan.options.refill and not longest:
+        if self.options.refill and not longest:
             self.live = [node for node in nodes if node.symbol != self.plan.eos][: self.width]
-        elif self.plan.options.refill:  # what is cut counts like what has ended
+        elif self.options.refill:  # what is cut counts like what has ended
             ended, self.live = chosen, []
-        kept_finished = max(self.n_best, self.width) if self.plan.options.refill else self.n_best
+        kept_finished = max(self.n_best, self.width) if self.options.refill else self.n_best
         self.finished = sorted(self.finished + ended, key=lambda node: -node.score)[:kept_finished]
         self.ended += len(ended)
         self.done = longest or self._nothing_to_win()
@@ -410,29 +410,28 @@ class _Group:
     def _node(self, parent: BeamNode, symbol: int, p: float, covered: float) -> BeamNode:
         log_prob, length = parent.log_prob + p, parent.length + 1
         progress = self.rules.after(parent.progress, symbol) if self.rules else ()
-        score = self.plan.score(log_prob - self._repeats(parent, symbol), length, covered)
+        paid = log_prob - self._repeats(parent, symbol) if self.options.repeat_penalty else log_prob
+        score = self.plan.score(paid, length, covered)
         return BeamNode(parent, symbol, p, log_prob, score, length, 0, progress)
 
     def _repeats(self, node: BeamNode, symbol: int | None = None) -> float:
         """Return what repeats cost an output, with ``symbol`` after it: λ Σₛ nₛ (nₛ − 1) / 2 where it has symbol s nₛ times."""
-        weight = self.plan.options.repeat_penalty
-        if not weight:
-            return 0.0
         times = Counter(at.symbol for at in node.path())
         if symbol is not None:
             times[symbol] += 1
-        return weight * sum(n * (n - 1) for n in times.values()) / 2
+        return self.options.repeat_penalty * sum(n * (n - 1) for n in times.values()) / 2
 
     def _nothing_to_win(self) -> bool:
-        if self.plan.options.stopping == "first" and self.ended >= self.width:
+        if self.options.stopping == "first" and self.ended >= self.width:
             return True
-        if self.plan.options.stopping == "likely":
+        if self.options.stopping == "likely":
             full = len(self.finished) >= self.width
             return not self.live or (full and self.live[0].score <= self.finished[self.width - 1].score)
         return not any(map(self._can_win, self.live))
 
     def _can_win(self, node: BeamNode) -> bool:
-        bound = self.plan.score(node.log_prob - self._repeats(node), self.max_length)
+        paid = node.log_prob - self._repeats(node) if self.options.repeat_penalty else node.log_prob
+        bound = self.plan.score(paid, self.max_length)
         return len(self.finished) < self.n_best or bound > self.finished[self.n_best - 1].score
 
 
