@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from anaphora.native.fused import Fused, fused
+from anaphora.native.fused import Backward, Fused, fused
 
 
 class Products:
@@ -26,9 +26,8 @@ class Products:
         z = torch.ones_like(x) if z is None else z
         return (scale * x * z, x + z, x > 0), (z, scale)
 
-    def backward(
-        self, kept: Any, tensors: Any, grads: Sequence[Tensor | None], needs: Sequence[bool], *, scale: float
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def backward(self, back: Backward, *, scale: float) -> tuple[Tensor | None, Tensor | None]:
+        kept, tensors, grads, needs = back
         self.calls.append(f"backward {[grad is not None for grad in grads]} {list(needs)}")
         (z, kept_scale), x = kept, tensors[0]
         assert kept_scale == scale
@@ -132,8 +131,8 @@ def test_a_sign_that_pytorch_has_put_off_reaches_no_kernel() -> None:
     y = one.op(x, z, scale=1.0)[0]
     grad = torch.conj(torch.complex(torch.zeros(3), torch.ones(3))).imag
     assert grad.is_neg()
-    one.op.backward = lambda kept, tensors, grads, needs, **_: (  # type: ignore[method-assign, assignment]
-        pytest.fail("a sign put off") if grads[0].is_neg() else (grads[0], grads[0])
+    one.op.backward = lambda back, **_: (  # type: ignore[method-assign, assignment]
+        pytest.fail("a sign put off") if back.grads[0].is_neg() else (back.grads[0], back.grads[0])
     )
     (gradient,) = torch.autograd.grad(y, x, grad)
     assert gradient.tolist() == [-1, -1, -1]

@@ -8,7 +8,7 @@ that is differentiated again. Forward-mode derivatives, transforms of ``torch.fu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,19 @@ from torch import Tensor
 from anaphora.native.following import following, needs_gradient
 
 Outputs = Any  # a tensor, or a tuple of tensors
+
+
+class Backward(NamedTuple):
+    """What a backward pass is given."""
+
+    kept: Sequence[Any]
+    """What the forward pass kept."""
+    tensors: Sequence[Any]
+    """The tensors of the forward pass."""
+    grads: Sequence[Any]
+    """The gradient of each output, None where there is none."""
+    needs: Sequence[bool]
+    """Which tensors need a gradient; those of the others are dropped."""
 
 
 class Fused:
@@ -76,8 +89,7 @@ def fused(
         forward: ``forward(keep, *tensors, **options)`` returns the outputs (a tensor or a tuple of them) and what the backward pass
             needs beside the tensors; without ``keep`` that is not looked at. Tensors in it are saved as autograd saves them, all else
             lives as long as the graph.
-        backward: ``backward(kept, tensors, grads, needs, **options)`` returns the gradient of each tensor, from those of the outputs (None
-            where there is none); ``needs`` says which are wanted, and the others are dropped.
+        backward: ``backward(back, **options)`` returns the gradient of each tensor; ``back`` is a `Backward`.
         reference: ``reference(*tensors, **options)`` returns the same outputs by PyTorch's operations.
     """
     return Fused(forward, backward, reference)
@@ -108,5 +120,5 @@ class _Function(torch.autograd.Function):
             other if one is None else one for one, other in zip(saved[ctx.count :], ctx.others, strict=True)
         ]
         grads = tuple([g.resolve_neg() if g is not None and g.is_neg() else g for g in grads])
-        found = op.backward(kept, tensors, grads, needs, **ctx.options)
+        found = op.backward(Backward(kept, tensors, grads, needs), **ctx.options)
         return (None, None, *(g if need else None for g, need in zip(found, needs, strict=True)))

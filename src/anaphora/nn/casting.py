@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 from anaphora.nn.affine import Affine
 from anaphora.nn.attention import Bilinear
 from anaphora.nn.embedding import Output
@@ -61,14 +61,8 @@ def _forward(keep: bool, *tensors: Tensor, dtype: torch.dtype) -> tuple[tuple[Te
     return tuple(_copies(tensors, [dtype] * len(tensors))), ()
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    *,
-    dtype: torch.dtype,
-) -> list[Tensor | None]:
+def _backward(back: Backward, *, dtype: torch.dtype) -> list[Tensor | None]:
+    _, tensors, grads, _ = back
     found: list[Tensor | None] = list(grads)
     there = [(k, g) for k, g in enumerate(grads) if g is not None]
     copies = _copies([g for _, g in there], [tensors[k].dtype for k, _ in there])

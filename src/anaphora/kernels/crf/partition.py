@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.crf.scaled import chain_sums, safe_rows
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 
 def log_partition(
@@ -38,9 +38,8 @@ def _forward(
     return (log_z.to(emissions.dtype), safe), known
 
 
-def _backward(
-    kept: Sequence[Tensor], tensors: Sequence[Tensor], grads: Sequence[Tensor], needs: Sequence[bool]
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     (marginals, counts), gradient = kept, grads[0]
     last = (tensors[4] - 1).clamp(min=0)
     ended = marginals[torch.arange(len(last), device=last.device), last]

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 ROWS = r"""
 #define VEC (16/(int)sizeof(elem))
@@ -171,16 +171,8 @@ def _forward(
     return found[0].clone() if keep else found[0], (found,)  # what is saved may not be handed out
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    symbols: int,
-    ignored: int,
-    smoothing: float,
-) -> tuple[Tensor, None]:
+def _backward(back: Backward, *, symbols: int, ignored: int, smoothing: float) -> tuple[Tensor, None]:
+    kept, tensors, grads, _ = back
     (logits, targets), (found,), (grad,) = tensors, kept, grads
     made = torch.empty_like(logits)
     pointers = (logits, targets, found[1], grad.float().contiguous(), made)

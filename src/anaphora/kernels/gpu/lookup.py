@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 FEW = 3072  # symbols up to which torch has a kernel of its own that does not sort
 MOST = 1 << 26  # symbols times rows of the table, beyond which sorting is less work
@@ -74,14 +74,8 @@ def _forward(keep: bool, symbols: Tensor, table: Tensor, *, scale: float) -> tup
     return vectors if scale == 1.0 else vectors.mul_(scale), ()
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    scale: float,
-) -> tuple[None, Tensor]:
+def _backward(back: Backward, *, scale: float) -> tuple[None, Tensor]:
+    _, tensors, grads, _ = back
     (symbols, table), (grad,) = tensors, grads
     rows, width = table.shape
     made = grad.new_empty(rows, width)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 HEAD = r"""
 __device__ inline float lanes_max(float v){for(int o=16;o;o>>=1)v=fmaxf(v,__shfl_xor_sync(~0u,v,o));return v;}
@@ -97,12 +97,8 @@ def _forward(keep: bool, scores: Tensor, mask: Tensor) -> tuple[Tensor, Sequence
     return made, (log_sum,)
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-) -> tuple[Tensor, None]:
+def _backward(back: Backward) -> tuple[Tensor, None]:
+    kept, tensors, grads, _ = back
     (scores, mask), (log_sum,), (grad,) = tensors, kept, grads
     numbers = _sizes(scores, mask)
     made = torch.empty_like(scores)

@@ -13,7 +13,7 @@ from anaphora.kernels.grid.skewed import Directions, states_by_diagonals
 from anaphora.kernels.recurrence.backends.c import workspace
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 _GROUP = 8  # pictures that go through a wave together, as in the prelude
 
@@ -53,14 +53,8 @@ def _forward(
     return states, (states, lease) if keep else ()
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    directions: Directions,
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, *, directions: Directions) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, needs = back
     states, lease = kept
     x, weight, _, recurrent = tensors
     x, recurrent = x.contiguous(), recurrent.contiguous()

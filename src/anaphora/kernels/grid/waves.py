@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from anaphora.kernels.grid import native
 from anaphora.kernels.grid.skewed import Directions, states_by_diagonals
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 _of_sigmoid, _of_tanh = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 
@@ -70,20 +70,14 @@ def _forward(
     return states, (weights, gates, around, squashed, c, order)
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    directions: Directions,
-) -> tuple[Tensor, Tensor]:
+def _backward(back: Backward, *, directions: Directions) -> tuple[Tensor, Tensor]:
+    kept, _, grads, _ = back
     weights, gates, around, squashed, c, order = kept
     hidden = squashed.shape[-1]
     of_h, of_c = torch.zeros_like(c), torch.zeros_like(c)
     of_h.flatten(1, 2)[:, order.slots] = order.along_waves(grads[0])
     of_gates = torch.empty_like(gates)
-    back = weights.transpose(1, 2)
+    transposed = weights.transpose(1, 2)
     for d, at, first, last in reversed(order.diagonals()):
         up, left = slice(first, last + 1), slice(first + 1, last + 2)
         i, f_up, f_left, o = gates[:, at, :, : 4 * hidden].chunk(4, -1)
@@ -98,7 +92,7 @@ def _backward(
         g[..., 4 * hidden :] = _of_tanh(cells * i, new)
         of_c[:, d, up].addcmul_(cells, f_up)
         of_c[:, d, left].addcmul_(cells, f_left)
-        both = torch.bmm(g.flatten(1, 2), back).view(*g.shape[:3], -1)
+        both = torch.bmm(g.flatten(1, 2), transposed).view(*g.shape[:3], -1)
         of_h[:, d, up] += both[..., :hidden]
         of_h[:, d, left] += both[..., hidden:]
     of_weights = torch.bmm(of_gates.flatten(1, 2).transpose(1, 2), around.flatten(1, 2))

@@ -15,7 +15,7 @@ from torch import Tensor
 from anaphora.kernels.matrix_scan.check import agrees
 from anaphora.kernels.matrix_scan.masks import masks
 from anaphora.native.following import following, needs_gradient
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 CHUNK = 64  # steps
 LEVELS = CHUNK.bit_length() - 1
@@ -84,14 +84,8 @@ def _forward(
     return (y, last), (befores, scores)
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    *,
-    plain: Callable[..., Any],
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, *, plain: Callable[..., Any]) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     (befores, scores), (*inputs, state), (dy, dlast) = kept, tensors, grads
     r, k, v, log_w = (_rows(x) for x in inputs)
     dy = torch.zeros_like(v) if dy is None else _rows(dy)

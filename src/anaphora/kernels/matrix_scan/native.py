@@ -11,7 +11,7 @@ from anaphora.kernels.matrix_scan.chunks import by_chunks
 from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside, plain
 from anaphora.native.following import following
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 16  # multiplications that are worth a thread
@@ -70,9 +70,8 @@ def _forward(keep: bool, *given: Tensor | None) -> tuple[Pair, Sequence[Tensor |
     return (y, last), (marks,)
 
 
-def _backward(
-    kept: Sequence[Tensor], given: Sequence[Tensor], grads: Sequence[Tensor | None], needs: Sequence[bool]
-) -> Sequence[Tensor | None]:
+def _backward(back: Backward) -> Sequence[Tensor | None]:
+    kept, given, grads, _ = back
     (marks,), (*inputs, state) = kept, given
     r, k, v, w, a, b = inputs
     dy, dlast = (

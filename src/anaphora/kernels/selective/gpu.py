@@ -17,7 +17,7 @@ from torch import Tensor
 from anaphora.kernels.recurrence.backends.expressions import NUMBERS
 from anaphora.kernels.selective.chunks import by_chunks
 from anaphora.native.cuda import KINDS, Loaded, loaded, serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 SOURCE = Path(__file__).with_suffix(".cu")
 STATES, CHANNELS, GROUP, THREADS = 16, 64, 16, 256  # as the source has them
@@ -63,9 +63,8 @@ def _forward(keep: bool, *given: Tensor) -> tuple[tuple[Tensor, Tensor], Sequenc
     return (y, last), (scaled, marks)
 
 
-def _backward(
-    kept: Sequence[Tensor], given: Sequence[Tensor], grads: Sequence[Tensor | None], needs: Sequence[bool]
-) -> tuple[Tensor, ...]:
+def _backward(back: Backward) -> tuple[Tensor, ...]:
+    kept, given, grads, _ = back
     (scaled, marks), (u, delta, _, b, c, state) = kept, given
     dy, dlast = (
         torch.zeros_like(like) if g is None else g.contiguous()

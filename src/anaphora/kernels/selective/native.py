@@ -11,7 +11,7 @@ from anaphora.kernels.recurrence.backends.c.source import prelude
 from anaphora.kernels.selective.chunks import by_chunks
 from anaphora.native.c import CLibrary, beside, plain
 from anaphora.native.following import following
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 STEPS = 16  # of a group, as the source has it
 PER_THREAD = 1 << 15  # numbers of states that are worth a thread
@@ -62,9 +62,8 @@ def _forward(keep: bool, *given: Tensor) -> tuple[tuple[Tensor, Tensor], Sequenc
     return (y, last), (marks,)
 
 
-def _backward(
-    kept: Sequence[Tensor], given: Sequence[Tensor], grads: Sequence[Tensor | None], needs: Sequence[bool]
-) -> tuple[Tensor, ...]:
+def _backward(back: Backward) -> tuple[Tensor, ...]:
+    kept, given, grads, _ = back
     u, delta, rate, b, c, state = given
     dy, dlast = (
         torch.zeros_like(like) if g is None else g.contiguous()

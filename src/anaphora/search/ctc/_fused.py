@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anaphora.kernels.ctc.recursion import log_likelihoods
 from anaphora.native.cuda import serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 from anaphora.search.ctc._inputs import Targets, refuse
 from anaphora.search.ctc._on_gpu import Given, placed
 
@@ -57,16 +57,8 @@ def _forward(
     return value, (scores, memory)
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    given: Given,
-    normalized: bool,
-    waits: bool,
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, *, given: Given, normalized: bool, waits: bool) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     from anaphora.kernels.ctc.loss_gpu import Job, gradient
 
     (scores, memory), (_, labels, frames, sizes) = kept, tensors

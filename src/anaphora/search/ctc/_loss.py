@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from anaphora.kernels.ctc.recursion import log_likelihoods
 from anaphora.native.following import following
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._inputs import (
     Lengths,
@@ -105,13 +105,8 @@ def _forward(
     return losses.to(logits.device, torch.promote_types(logits.dtype, torch.float32)), (gradient.to(logits),)
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    **options: object,
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, **options: object) -> tuple[Tensor | None, ...]:
+    kept, _, grads, _ = back
     (gradient,), (upstream,) = kept, grads
     return (gradient * upstream[:, None, None]).to(gradient.dtype), None, None, None
 

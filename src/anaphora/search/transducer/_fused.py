@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anaphora.kernels.transducer.diagonals import log_likelihoods
 from anaphora.native.cuda import serves
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 from anaphora.search.ctc._on_gpu import Given, placed
 from anaphora.search.transducer._refused import check_places, refuse_lost
 
@@ -54,15 +54,8 @@ def _forward(
     return value, (logits, memory)
 
 
-def _backward(
-    kept: Sequence[Tensor],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    given: Given,
-    waits: bool,
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, *, given: Given, waits: bool) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     from anaphora.kernels.transducer.loss_gpu import Job, gradient
 
     (logits, memory), (_, labels, frames, sizes) = kept, tensors

@@ -11,7 +11,7 @@ from torch import Tensor
 from anaphora.kernels.transducer import native
 from anaphora.kernels.transducer.diagonals import log_likelihoods
 from anaphora.native.following import following
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 from anaphora.search.ctc._inputs import Lengths, Targets
 from anaphora.search.ctc._on_gpu import Given
 from anaphora.search.transducer._fused import can_fuse, fused_loss
@@ -95,15 +95,8 @@ def _forward(
     return losses, (of_symbols, symbols, by_blank.to(wide), by_label.to(wide))
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    blank: int,
-    impossible: str,
-) -> tuple[Tensor | None, ...]:
+def _backward(back: Backward, *, blank: int, impossible: str) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     of_symbols, symbols, *shares = kept
     logits, _, frames, sizes = tensors
     by_blank, by_label = (g * grads[0][:, None, None] for g in shares)
@@ -130,15 +123,8 @@ def _native_forward(
     return (-found.log_p).masked_fill_(lost, 0.0).to(logits.dtype), found
 
 
-def _native_backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    blank: int,
-    impossible: str,
-) -> tuple[Tensor | None, ...]:
+def _native_backward(back: Backward, *, blank: int, impossible: str) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     logits, labels, frames, sizes = tensors
     job = native.Job(logits.contiguous(), labels.contiguous(), frames, sizes, blank)
     return native.gradient(job, native.Found(*kept), grads[0]), None, None, None

@@ -16,7 +16,7 @@ from anaphora.kernels.recurrence.backends.c.source import make_program
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import differentiable
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.native.c import CLibrary, address_of
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 name: BackendName = "c"
 about = "the plan compiled as C"
@@ -248,14 +248,8 @@ def _forward(keep: bool, *tensors: Tensor, run: CompiledRun) -> tuple[tuple[Tens
     return (y, *last), (workspace.Lease(kept),) if keep else ()
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    *,
-    run: CompiledRun,
-) -> list[Tensor | None]:
+def _backward(back: Backward, *, run: CompiledRun) -> list[Tensor | None]:
+    kept, tensors, grads, needs = back
     return run.backward(run.call.arguments(tensors), kept[0].buffers, grads, needs)
 
 

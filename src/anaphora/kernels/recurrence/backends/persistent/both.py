@@ -18,7 +18,7 @@ from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.persistent.passes import Kept, Passes, in_memory, lengths_of
 from anaphora.kernels.recurrence.backends.torch_ops.bptt import differentiable
 from anaphora.native.cuda import check_report
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 Sides = tuple[Passes, Passes]
 
@@ -60,15 +60,9 @@ def _forward(
 
 
 def _backward(
-    lists: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    flat_needs: Sequence[bool],
-    *,
-    sides: Sides,
-    calls: tuple[Call, Call],
-    time_first: bool,
+    back: Backward, *, sides: Sides, calls: tuple[Call, Call], time_first: bool
 ) -> list[Tensor | None]:
+    lists, tensors, grads, flat_needs = back
     kept: Sequence[Kept] = lists[0]
     states = calls[0].counts[-1]
     dy, ends = grads[0], (grads[1 : 1 + states], grads[1 + states :])

@@ -24,7 +24,7 @@ from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.native.c import CannotCompile
 from anaphora.native.cuda import nvrtc
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 # Microseconds that the host takes to launch another forward and backward pass: what both directions in one launch may
 # cost the GPU more than one after the other. Measured with benchmarks/recurrence_gpu.py --eager on an H200's host.
@@ -125,15 +125,8 @@ def _forward(
     return (y, *last), (kept,)
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    *,
-    passes: Passes,
-    call: Call,
-) -> Sequence[Tensor | None]:
+def _backward(back: Backward, *, passes: Passes, call: Call) -> Sequence[Tensor | None]:
+    kept, tensors, grads, needs = back
     return passes.backward(call, call.arguments(tensors), kept[0], grads, needs)
 
 

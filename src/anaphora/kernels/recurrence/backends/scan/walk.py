@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator
 from anaphora.kernels.recurrence.front.graph import Node
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.front.units import Columns, Unit, cut_units, reduces
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 
 class Given(NamedTuple):
@@ -207,10 +207,7 @@ def _forward(
 
 
 def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
+    back: Backward,
     *,
     unit: Unit,
     how: Direction,
@@ -218,6 +215,7 @@ def _backward(
     counts: Sequence[int],
     places: Sequence[tuple[int, int]],
 ) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
     given = _grouped(tensors, counts, places)
     dexports, dlast = grads[: len(unit.exports)], grads[len(unit.exports) :]
     made = kernels.backward(unit, given, how, kept, dexports, dlast)
@@ -289,14 +287,9 @@ def _multiply(
 
 
 def _multiply_backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    needs: Sequence[bool],
-    *,
-    kernels: Kernels,
-    lengths: Tensor | None,
+    back: Backward, *, kernels: Kernels, lengths: Tensor | None
 ) -> tuple[Tensor | None, Tensor | None]:
+    _, tensors, grads, needs = back
     (x, matrix), (g,), (wants_x, wants_matrix) = tensors, grads, needs
     dx = dmatrix = None
     if wants_x:

@@ -14,7 +14,7 @@ from anaphora.kernels.recurrence.backends.base import BackendName, Case, Job, Re
 from anaphora.kernels.recurrence.backends.torch_ops import fixed
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes, forward_loop
 from anaphora.kernels.recurrence.front.plan import Plan
-from anaphora.native.fused import fused
+from anaphora.native.fused import Backward, fused
 
 name: BackendName = "torch"
 about = "the plan as a loop of torch operations"
@@ -80,16 +80,8 @@ def _forward(
     return (y, *(s.clone() if keep else s for s in last)), (kept,)
 
 
-def _backward(
-    kept: Sequence[Any],
-    tensors: Sequence[Tensor],
-    grads: Sequence[Tensor | None],
-    needs: Sequence[bool],
-    *,
-    plan: Plan,
-    call: Call,
-    passes: Passes,
-) -> Sequence[Tensor | None]:
+def _backward(back: Backward, *, plan: Plan, call: Call, passes: Passes) -> Sequence[Tensor | None]:
+    kept, tensors, grads, _ = back
     return passes.backward(plan, call, call.arguments(tensors), kept[0], grads)
 
 
