@@ -64,6 +64,14 @@ def test_every_view_that_must_be_asked_for_says_so_of_a_trace_that_was_not(view)
     assert view.without in view.missing(bare)
 
 
+@pytest.mark.parametrize("view", VIEWS.values(), ids=lambda view: view.name)
+def test_every_reason_why_a_view_cannot_be_drawn_is_one_sentence(view):
+    bare = Trace({}, {}, {"asked": list(view.what)})
+    reason = view.missing(bare)
+    assert reason == f"The view {view.name} cannot be drawn of this trace: {view.without}"
+    assert len(reason) <= 160
+
+
 def test_view_lens_of_two_layers_of_which_the_second_alone_knows():
     tables = {
         "lens": [

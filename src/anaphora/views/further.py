@@ -17,8 +17,7 @@ from anaphora.views import (
 from anaphora.views.view import described
 
 _STATES = (
-    "the model keeps no state for each place of its input: recurrent networks, deep convolutions and Transformers do; bags of "
-    "words, n-grams, single windows and linear maps do not."
+    "the model keeps no state for each place; recurrent networks, deep convolutions and Transformers do."
 )
 _DEV = "the run has no dev examples; train it with data that can be opened again."
 
@@ -29,8 +28,7 @@ FURTHER = (
         "explain",
         what=("lens",),
         needs=("lens_log_probs", "lens_ranks", "lens"),
-        without="its layers cannot each be read by the output: recurrent and Transformer presets of `language` can; other tasks have no "
-        "output that names symbols of the input, and linear recurrences, windows and counts no such layers.",
+        without="its layers cannot each be read by the output; recurrent and Transformer presets of language can.",
     ),
     described(
         connectivity,
@@ -38,8 +36,7 @@ FURTHER = (
         "memory",
         what=("gradients",),
         any_of=("input_gradients", "source_gradients"),
-        without="it holds no gradients with respect to its input: networks that read symbols or frames "
-        "one by one have them; captioners, decoders of sound, glimpses and counted models do not.",
+        without="it holds no gradients of its input; captioners, decoders of sound, glimpses and counted models have none.",
     ),
     described(trajectory, trajectory.trajectory, "memory", any_of=("*states",), without=_STATES),
     described(
@@ -48,8 +45,7 @@ FURTHER = (
         "memory",
         what=("jacobians",),
         needs=("jacobian_singular", "jacobian_eigenvalues", "jacobian_growth"),
-        without="its states do not follow one another in one recurrent layer: presets with one recurrent network that reads in one "
-        "direction have Jacobians from step to step, where a state has at most 384 numbers.",
+        without="it has no single recurrent layer, read in one direction, whose state has at most 384 numbers.",
     ),
     described(
         units,

@@ -52,16 +52,14 @@ VIEWS = {
             "explain",
             any_of=("integrated_gradients", "occlusion"),
             what=("attribution",),
-            without="its answer cannot be shared out over the input: Kalman filters, VAR and the median of simple forecasts have no score that could be, and an "
-            "input of one symbol has nothing to leave out.",
+            without="this answer has no score to share out, as those of Kalman filters, VAR and median, or its input one symbol.",
         ),
         _view(
             alignment,
             alignment.alignment,
             "attention",
             needs=("alignment",),
-            without="the model has no attention from its output to its input; lstm-attention, gru-attention and transformer "
-            "of translate, caption and transcribe have.",
+            without="the model has no attention from its output to its input; lstm-attention, gru-attention and transformer have.",
             together=together.alignment,
         ),
         _view(
@@ -105,16 +103,14 @@ VIEWS = {
             states.states,
             "memory",
             any_of=("*states",),
-            without="the model keeps no state for each place of its input: recurrent networks, deep convolutions and "
-            "Transformers do; bags of words, n-grams, single windows and linear maps do not.",
+            without="the model keeps no state for each place; recurrent networks, deep convolutions and Transformers do.",
         ),
         _view(
             gates,
             gates.gates,
             "memory",
             any_of=("*gate_*",),
-            without="none of its layers has gates that open and shut: LSTM and GRU layers have; Elman cells, convolutions, "
-            "Transformers and linear recurrences do not.",
+            without="none of its layers has gates or notes values between 0 and 1; LSTM, GRU and cells of your own can.",
         ),
         _view(
             flow,
@@ -122,8 +118,7 @@ VIEWS = {
             "memory",
             what=("gradients",),
             any_of=(*flow.KINDS, "source_gradients"),
-            without="it holds no gradients over places in time: classify, tag, language, answer, forecast and translate have "
-            "networks that give them; captioners, decoders of sound, glimpses and counted models do not.",
+            without="it holds no gradients over places in time; captioners, decoders of sound and counted models give none.",
             together=together.gradients,
         ),
         _view(
@@ -143,8 +138,7 @@ VIEWS = {
             prefix="DECAY_",
             what=("recurrence",),
             any_of=("layer*_spectrum",),
-            without="it holds no linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have one, and cells that "
-            "are scanned; a translator, a captioner and a transcriber do not show theirs.",
+            without="it holds no linear recurrence; mingru, mamba, griffin, gla, deltanet, xlstm and scanned cells have one.",
         ),
         _view(
             recurrences,
@@ -153,17 +147,14 @@ VIEWS = {
             prefix="WEIGHTS_",
             what=("recurrence",),
             any_of=("layer*_weights",),
-            without="it holds no weights of a linear recurrence: mingru, mamba, griffin, gla, deltanet and xlstm have them, "
-            "for inputs of at most 512 symbols.",
+            without="it holds no weights of a linear recurrence, which mingru, mamba, gla and others have up to 512 symbols.",
         ),
         _view(
             places,
             places.positions,
             "attention",
             needs=("positions",),
-            without="no vectors of positions are added to its input: Transformers with sinusoidal or learned positions have "
-            "them; rotary positions and ALiBi act inside the attention, and recurrent networks and convolutions "
-            "find positions by themselves.",
+            without="no vectors of positions are added to its input, as sinusoidal and learned ones are; rotary ones are not.",
         ),
         _view(
             tree,
@@ -267,8 +258,8 @@ def view(name: str) -> View:
     if name in VIEWS:
         return VIEWS[name]
     near = difflib.get_close_matches(name, VIEWS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(VIEWS)}."
-    raise AnaphoraError(f"There is no view {name!r}; {hint}")
+    hint = f"did you mean {near[0]}?" if near else "`anaphora inspect RUN --list` names those of a run."
+    raise AnaphoraError(f"There is no view {name[:60]!r}; {hint}")
 
 
 def picture(trace: Trace, name: str, **options: Any) -> Picture:

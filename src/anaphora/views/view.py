@@ -85,20 +85,16 @@ class View:
 
     def missing(self, trace: Trace) -> str | None:
         """None if this view can be drawn, else a sentence that says why not."""
-        absent = [name for name in self.needs if name not in trace.arrays and name not in trace.tables]
-        if self.any_of and not any(
+        held = {*trace.arrays, *trace.tables}
+        some = not self.any_of or any(
             fnmatchcase(name, pattern) and self.axis in ("", *array.axes)
             for name, array in trace.arrays.items()
             for pattern in self.any_of
-        ):
-            absent.append("")
-        if not absent:
+        )
+        if some and {*self.needs} <= held:
             return None
         if not self.more and not {*self.what} <= {*trace.facts.get("asked", ())}:
             return f"The view {self.name} needs a trace of probe(…, what={self.what!r})."
-        if absent[0]:
-            lacks = ", ".join(filter(None, absent))
-            return f"The view {self.name} needs {lacks}, which this trace does not hold: {self.without}"
         return f"The view {self.name} cannot be drawn of this trace: {self.without}"
 
     def check(self, options: Mapping[str, Any]) -> None:
