@@ -16,6 +16,7 @@ from anaphora.kernels.gpu import entrance, logit_step, output_loss
 from anaphora.kernels.gpu.beside import Beside
 from anaphora.kernels.gpu.columns import added
 from anaphora.models.language import Language, TransformerBody
+from anaphora.native.following import observed
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
@@ -31,10 +32,9 @@ def is_written_out(model: nn.Module) -> bool:
     body = model.body
     plain = type(body.embedding) is Embedding and type(body.positions) in (Sinusoidal, Learned, NoPositions)
     more = (body.types, body.norm, body.project, body.mix, model.project)
-    watched = any(m._forward_hooks or m._forward_pre_hooks for m in body.modules())
     return (
         plain
-        and not watched
+        and observed(body) is None
         and all(part is None for part in more)
         and all(weight.dtype == torch.float32 for weight in model.parameters())
         and not (body.dropout.p or model.dropout)
@@ -45,7 +45,7 @@ def is_written_out(model: nn.Module) -> bool:
 def has_large_output(model: Language) -> bool:
     """Whether `written_out_loss` computes the loss as well."""
     output = model.output
-    return type(output) is Output and not output._forward_hooks and output.symbols >= MANY
+    return type(output) is Output and output.symbols >= MANY and observed(output) is None
 
 
 class _Step:

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
 from anaphora.kernels.snapshot import Snapshot
+from anaphora.models.decoders.base import Decoder
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.language import Language
 from anaphora.models.paged import paged_stack
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.native.following import following
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
@@ -50,6 +52,7 @@ def packed(model: Model, *, int8: bool = False) -> Model:
         not adapted
         and not model.training
         and not torch.is_autocast_enabled("cpu")
+        and following(*weights) is None
         and native.library.ready(*weights)
     )
     if not fits:
@@ -70,29 +73,36 @@ def packed(model: Model, *, int8: bool = False) -> Model:
 
 def _pack_language(model: Language, int8: bool) -> Language:
     if int8 or paged_stack(model.body) is None:
-        return pack_linear(model, int8=int8).eval()
+        return pack_linear(model, int8=int8)
     twin = copy.copy(model)  # the layers are packed as one, where they are stepped through (`PagedBody`)
     twin._modules = {
         name: part if part is None or part is model.body else pack_linear(part)
         for name, part in model._modules.items()
     }
-    return twin.eval()
+    return twin
 
 
 def _pack(model: Seq2Seq, int8: bool) -> Seq2Seq:
     encoder = pack_linear(model.encoder, int8=int8)
     decoder = model.decoder
     if PackedTransformer.fits(decoder):
-        return Seq2Seq(encoder, PackedTransformer(decoder, int8=int8)).eval()  # type: ignore[arg-type]
+        return _joined(encoder, PackedTransformer(decoder, int8=int8))  # type: ignore[arg-type]
     if isinstance(decoder, TransformerDecoder):  # whose attention would round otherwise from batch to batch
         if int8:
             warnings.warn(
                 "int8 = true reads the source with eight bits but writes with floats: the decoder has positions inside its "
-                "attention, a window, or shared keys",
+                "attention, a window, shared keys, or hooks",
                 stacklevel=2,
             )
-        return Seq2Seq(encoder, decoder).eval()
-    return Seq2Seq(encoder, pack_linear(decoder, int8=int8)).eval()
+        return _joined(encoder, decoder)
+    return _joined(encoder, pack_linear(decoder, int8=int8))
+
+
+def _joined(encoder: nn.Module, decoder: Decoder) -> Seq2Seq:
+    """Return a model in evaluation mode of two parts, which are left alone: they share modules with the user's."""
+    made = Seq2Seq(encoder, decoder)
+    made.training = False
+    return made
 
 
 def _why_not(model: nn.Module) -> str:
@@ -100,4 +110,7 @@ def _why_not(model: nn.Module) -> str:
         return "int8 = true decodes on a CPU, but the model is on a GPU: load it with device = 'cpu'."
     if native.library.functions() is None:
         return "int8 = true needs a C compiler (cc, gcc or clang) on the path; without one, leave it out."
+    reason = following(*model.parameters())
+    if reason is not None:
+        return f"int8 = true hides its operations, but {reason}: leave int8 out there."
     return "int8 = true needs a model in single precision that is not being trained."

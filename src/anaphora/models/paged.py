@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
+from anaphora.kernels.packed import native
 from anaphora.kernels.packed.stack import Stack
 from anaphora.kernels.paged import attend_pages
 from anaphora.models.language import TransformerBody
+from anaphora.native.following import following, observed
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
@@ -110,7 +112,11 @@ class _Places:
 
 def paged_stack(body: Any) -> Stack | None:
     """All layers of a body as one call on a CPU; None where they have to be computed one by one."""
-    if not isinstance(body, TransformerBody) or body.project is not None or body.training:
+    if not isinstance(body, TransformerBody) or body.project is not None:
+        return None
+    if observed(body, evaluation=True) is not None or following(*body.parameters()) is not None:
+        return None
+    if not native.library.ready(*body.parameters()):
         return None
     plain = body.norm is None or type(body.norm) is nn.LayerNorm
     last = isinstance(body.stack.norm, nn.Identity) or norm_kind(body.stack.norm) is not None
@@ -120,7 +126,7 @@ def paged_stack(body: Any) -> Stack | None:
 class PagedBody:
     """Computes what the given body does step by step, each row with its own past, in pages.
 
-    Every place is computed by itself, so that it does not matter which others are computed with it: those of other rows,
+    There is no gradient. Every place is computed by itself, so that it does not matter which others are computed with it: those of other rows,
     or those before it in the same row. When a row's window is full, it goes on with the last half of its symbols, as
     `TransformerBody` does.
     """
@@ -219,9 +225,10 @@ class PagedBody:
         symbols, position, into = torch.from_numpy(numbers).to(device).unbind(0)
         return _Places(symbols, position, into, torch.from_numpy(table).to(device))
 
+    @torch.no_grad()
     def _read(self, pool: Pool, at: _Places) -> Tensor:
         x = self.body.placed(self._positioned(self.body.vectors(at.symbols), at))
-        if self.whole is not None:
+        if self.whole is not None and following(x) is None:
             return self._read_whole(x.contiguous(), pool, at)
         for layer, kept in zip(self.layers, pool.kept, strict=True):
 
@@ -240,6 +247,14 @@ class PagedBody:
 
     def _positioned(self, x: Tensor, at: _Places) -> Tensor:
         positions: Any = self.body.positions
+        if (
+            observed(positions) is not None or following(x) is not None
+        ):  # a hook sees the places one by one, as in any step
+            found = torch.empty_like(x)
+            for place in sorted(set(at.position.tolist())):
+                rows = at.position == place
+                found[rows] = positions(x[rows].unsqueeze(1), place).squeeze(1)
+            return found
         if isinstance(positions, Sinusoidal):
             return x + positions.table(self.context, x)[at.position]
         return x + positions.weight[positions.first + at.position] if isinstance(positions, Learned) else x

@@ -13,6 +13,7 @@ from anaphora.kernels.decode import cuda
 from anaphora.kernels.decode.parts import Map, Parts
 from anaphora.models.language import Language, TransformerBody
 from anaphora.native.cuda import serves
+from anaphora.native.following import observed
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
@@ -66,7 +67,9 @@ def parts_of(model: nn.Module) -> Parts | None:
     ):
         return None
     body, output = model.body, model.output
-    found = layers_of([cast(EncoderLayer, layer) for layer in body.stack.layers], body.context)
+    found = (
+        layers_of([*body.stack.layers], body.context) if observed(model, evaluation=True) is None else None
+    )
     if found is None or type(output) is not Output or not _plain(body):
         return None
     layers, shape = found

@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
 
 from anaphora.errors import AnaphoraError
 from anaphora.native import cache as kernel_cache
 from anaphora.native.c import CannotCompile
+from anaphora.native.following import following
 
 _MOST_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NO_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE
@@ -366,10 +366,8 @@ def loaded(source: str, name: str, memory: int, threads: int, device: torch.devi
 
 
 def serves(*tensors: Tensor) -> bool:
-    """Whether kernels of our own can take these: in an NVIDIA GPU's memory, and neither torch.compile nor functorch follows the
-    operations."""
-    watched = torch.compiler.is_compiling() or peek_interpreter_stack() is not None
-    return not watched and all(t.is_cuda for t in tensors) and _compiles()
+    """Return True if kernels of our own can take these: in an NVIDIA GPU's memory, where no one follows the operations."""
+    return following(*tensors) is None and all(t.is_cuda for t in tensors) and _compiles()
 
 
 @cache

@@ -62,7 +62,14 @@ def following(*tensors: Tensor | None) -> str | None:
     return None
 
 
-def observed(*modules: nn.Module, evaluation: bool = False) -> str | None:
+def transforming() -> str | None:
+    """Return which transform of functions is at work, inside a program that is being compiled, too."""
+    if peek_interpreter_stack() is not None:
+        return TORCH_FUNC
+    return FORWARD_AD if forward_ad._current_level >= 0 else None
+
+
+def observed(*modules: nn.Module, evaluation: bool = False, traced: bool = False) -> str | None:
     """Return who sees or changes what these modules and their parts do, in the words of ``explain``; None where a kernel may stand for them.
 
     It walks through all parts: ask it when something is derived from a module, not at every call.
@@ -70,6 +77,7 @@ def observed(*modules: nn.Module, evaluation: bool = False) -> str | None:
     Args:
         modules: what a kernel would stand for.
         evaluation: whether it stands for evaluation alone, so that no part may be in training mode.
+        traced: whether it was made from a trace, which has followed parametrizations.
     """
     for module in modules:
         for part in module.modules():
@@ -78,7 +86,7 @@ def observed(*modules: nn.Module, evaluation: bool = False) -> str | None:
                 return HOOKED
             if "forward" in own or _overrides(type(part)):
                 return REPLACED
-            if "parametrizations" in part._modules:
+            if not traced and "parametrizations" in part._modules:
                 return PARAMETRIZED
             if evaluation and part.training:
                 return TRAINED

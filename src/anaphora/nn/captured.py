@@ -12,9 +12,8 @@ from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
-from anaphora.native.transformed import transformed
+from anaphora.native.following import following, observed
 from anaphora.nn import inside
-from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import fingerprint_of_parts
 
 Work = Callable[..., tuple[Tensor, ...]]
@@ -26,8 +25,7 @@ class _Owner:
     """The graphs of a module as it is live as long as this does. ``fits``: whether it may be captured."""
 
     def __init__(self, module: nn.Module, fits: bool):
-        listened = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
-        self.fits = fits and not listened and not any(part.training for part in module.modules())
+        self.fits = fits and observed(module, evaluation=True) is None
         self._fingerprint = fingerprint_of_parts(module)  # where the parameters of its parts lie
         self._own = _own_tensors(module)
 
@@ -96,7 +94,7 @@ def replayed(
 def _plain(module: nn.Module, tensors: Sequence[Tensor]) -> bool:
     if module.training or not all(tensor.is_cuda for tensor in tensors) or torch.is_grad_enabled():
         return False
-    if torch.is_autocast_enabled("cuda") or inside.recording() or scanning() or transformed():
+    if torch.is_autocast_enabled("cuda") or inside.recording() or following(*tensors) is not None:
         return False
     small = 0 < sum(tensor.numel() for tensor in tensors) <= MOST_NUMBERS
     return small and can_capture(tensors[0].device)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.nn.exporting import scanning
+from anaphora.nn.positions import kept_table
 
 _FIRST_PLACES = 256
 
@@ -67,7 +68,9 @@ class Distances(nn.Module):
         kept = self._buckets
         if len(kept) // 2 < keys or kept.device != device:
             far = max(keys, _FIRST_PLACES, len(kept))
-            self._buckets = kept = self.bucket(torch.arange(-far, far + 1, device=device))
+            kept = kept_table(
+                self, "_buckets", self.weight, lambda: self.bucket(torch.arange(-far, far + 1, device=device))
+            )
         return kept
 
 

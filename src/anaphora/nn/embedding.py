@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.kernels.gpu.lookup import look_up
+from anaphora.native.following import following, observed
 
 
 class Embedding(nn.Module):
@@ -103,7 +104,7 @@ def aligned_logits(output: nn.Module, x: Tensor) -> Tensor:
     Columns from ``symbols`` on are padding, which means nothing and must get no gradient but zero. An output layer that is watched, as by
     a teacher, is called as ever.
     """
-    if not isinstance(output, Output) or output._forward_hooks or not _pads(output, x):
+    if not isinstance(output, Output) or not _pads(output, x) or observed(output) is not None:
         found: Tensor = output(x)
         return found
     kind, extra = x.device.type, -output.symbols % ALIGNED
@@ -113,7 +114,7 @@ def aligned_logits(output: nn.Module, x: Tensor) -> Tensor:
 
 
 def _pads(output: Output, x: Tensor) -> bool:
-    """Whether padding is worth it; torch.compile sees to it by itself."""
-    if output.symbols < MANY or output.symbols % 8 == 0 or not x.is_cuda or torch.compiler.is_compiling():
+    """Return True if padding is worth it; torch.compile sees to it by itself."""
+    if output.symbols < MANY or output.symbols % 8 == 0 or not x.is_cuda or following(x) is not None:
         return False
     return x.element_size() == 2 or torch.is_autocast_enabled("cuda")

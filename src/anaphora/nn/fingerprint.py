@@ -34,7 +34,9 @@ from anaphora.nn.watched import Watched, changes
 Value = TypeVar("Value")
 
 KEPT = 8  # versions of a module whose derived values are kept, so that a value that is switched to and fro is not made again
-_REGISTERED = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks")
+_REGISTERED = (
+    "_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+)  # fmt: skip
 _UNSEEN = frozenset(vars(nn.Module())) - {"training"}
 # Of these, equal ones of one type are interchangeable.
 _SIMPLE = (int, str, bytes, type(None), torch.dtype, torch.device)
@@ -133,7 +135,7 @@ def _layout(tensor: Tensor) -> tuple[object, ...]:
 class Derived(Generic[Value]):
     """Values made for a module, one for each fingerprint it has had lately; safe among threads."""
 
-    def __init__(self, make: Callable[[], Value]):
+    def __init__(self, make: Callable[[Any], Value]):
         self.make = make
         self._lock = RLock()
         self._now: tuple[Fingerprint, Value, dict[str, Tensor]] | None = None
@@ -151,7 +153,7 @@ class Derived(Generic[Value]):
         with self._lock:
             fingerprint = Fingerprint(module)
             before = self._kept.pop(fingerprint.key, None)
-            value = self.make() if before is None else before[1]
+            value = self.make(module) if before is None else before[1]
             # A key may name objects by their identity, which is theirs only while they live.
             self._kept[fingerprint.key] = (fingerprint.identities, value)
             if len(self._kept) > KEPT:
@@ -219,7 +221,10 @@ class _Walk:
 
     def _registered_tensor(self, tensor: Tensor) -> Hashable:
         """Parameters reach a computation by name, so that only which of them are one and the same matters."""
-        if not torch._C._has_storage(tensor):  # a wrapper, as of a part of a distributed tensor
+        if type(tensor) not in (
+            Tensor,
+            nn.Parameter,
+        ):  # perhaps a wrapper, as of a part of a distributed tensor
             return self._identity(tensor)
         if self._again(tensor) is None:
             self.tensors.append(tensor)

@@ -7,8 +7,10 @@ from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.kernels.packed import native
+from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.attention import Attention, MultiHead
 from anaphora.nn.embedding import Output
@@ -25,28 +27,33 @@ class PackedLinear(nn.Module):
     of W and each x are rounded to 127 steps on either side of 0:
 
         y_o = s_o s Σ_i q_oi u_i + b_o,   W_oi ≈ s_o q_oi,  s_o = max_i |W_oi| / 127,   x_i ≈ s u_i,  s = max_i |x_i| / 127
+
+    ``rows``: which outputs, all by default. Where someone follows the operations they are PyTorch's, with the weights unrounded.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, *, int8: bool = False):
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, rows: slice = slice(None), int8: bool = False):
         super().__init__()
-        self.width = weight.shape[1]
-        self.packed = native.pack(weight, bias, int8=int8)
-        # For modules that take a part of a map, in a tuple, so that they are not registered. A view is a part itself, and
-        # one more reference to a parameter's memory: see `Snapshot`.
-        self._unpacked = None if weight._is_view() else (weight, bias)
+        self.width, self.rows, self.training = weight.shape[1], rows, False
+        self.packed = native.pack(weight[rows], None if bias is None else bias[rows], int8=int8)
+        # In a tuple, so that they are not registered, and whole: a view would be one more reference to a parameter's memory, see
+        # `Snapshot`.
+        self._unpacked = (weight, bias)
 
     @property
     def weight(self) -> Tensor:
-        assert self._unpacked is not None
-        return self._unpacked[0]
+        weight = self._unpacked[0]
+        return weight if self.rows == slice(None) else weight[self.rows]
 
     @property
     def bias(self) -> Tensor | None:
-        assert self._unpacked is not None
-        return self._unpacked[1]
+        bias = self._unpacked[1]
+        return bias if bias is None or self.rows == slice(None) else bias[self.rows]
 
     def forward(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """``out``, if given, is ``(rows, outputs)`` and takes the result."""
+        if following(x) is not None:
+            y = F.linear(x, self.weight, self.bias)
+            return y if out is None else out.copy_(y.reshape(out.shape))
         y = native.linear(x.reshape(-1, self.width), self.packed, out)
         return y.view(*x.shape[:-1], self.packed.outputs)
 
@@ -64,6 +71,22 @@ class PackedMultiHead(MultiHead):
         twin.__dict__.update(module.__dict__, _modules=parts)
         return twin
 
+    def _by_row(self, query: Tensor, mask: Tensor | None) -> bool:
+        """Return True if the kernel knows what is wanted of self-attention, which may be causal for it alone."""
+        plain = self.positions is None or type(self.positions) is Rotary
+        maps = (self.inward, self.outward)
+        return (
+            plain
+            and self.scale is None
+            and self.inner == self.width
+            and self.window is None
+            and self.kv_heads == self.heads
+            and not self.training
+            and all(isinstance(part, PackedLinear) for part in maps)
+            and (mask is None or mask.dim() == 2)
+            and following(query, mask) is None
+        )
+
     def forward(
         self,
         query: Tensor,
@@ -74,23 +97,14 @@ class PackedMultiHead(MultiHead):
         causal: bool = False,
         weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        usual = self.scale is None and self.inner == self.width
-        rotary = self.positions if type(self.positions) is Rotary else None
-        placed = self.positions is None or rotary is not None
-        plain = placed and self.window is None and self.kv_heads == self.heads and not causal
-        if (
-            keys is not None
-            or not (plain and usual)
-            or weights
-            or inside.recording()
-            or (mask is not None and mask.dim() != 2)
-        ):
+        more = keys is not None or causal or weights or inside.recording()
+        if more or not self._by_row(query, mask):
             return super().forward(query, keys, mask, values, causal=causal, weights=weights)
         batch, time, width = query.shape
         mask = torch.ones(batch, time, dtype=torch.bool) if mask is None else mask.contiguous()
         q, kv = self.inward(query).split((width, 2 * width), -1)
-        if rotary is not None:
-            q, k = (self._merged(rotary(self._split(x))) for x in (q, kv[..., :width]))
+        if self.positions is not None:
+            q, k = (self._merged(self.positions(self._split(x))) for x in (q, kv[..., :width]))
             kv = torch.cat((k, kv[..., width:]), -1)
         item = torch.arange(batch).repeat_interleave(
             time
@@ -105,15 +119,24 @@ class PackedMultiHead(MultiHead):
 
 
 def pack_linear(module: Module, *, int8: bool = False) -> Module:
-    """The module with each `nn.Linear`, `Output` and `MultiHead` in it packed; it shares the rest with the original.
+    """Return the module with each `nn.Linear`, `Output` and `MultiHead` in it packed; it shares the rest with the original.
 
     Recurrent layers stay as they are, since their kernels pack their weights themselves, and so do attentions with
-    one score per query and key, whose maps are small.
+    one score per query and key, whose maps are small; and maps of another class, with hooks, with weights that are computed,
+    or whose numbers the kernels do not take.
     """
-    if isinstance(module, nn.Linear):
-        return cast(Module, PackedLinear(module.weight, module.bias, int8=int8))
-    if isinstance(module, Output):
-        return cast(Module, PackedLinear(module.matrix, module.bias, int8=int8))
+    if type(module) in (nn.Linear, Output):
+        linear = cast("nn.Linear | Output", module)
+        weight = linear.matrix if isinstance(linear, Output) else linear.weight
+        weights = [weight] if linear.bias is None else [weight, linear.bias]
+        if (
+            observed(linear) is not None
+            or following(*weights) is not None
+            or not native.library.ready(*weights)
+        ):
+            return module
+        known = all(isinstance(one, nn.Parameter) for one in weights)
+        return cast(Module, PackedLinear(weight, linear.bias, int8=int8)) if known else module
     if isinstance(module, Recurrent | Attention):
         return module
     parts = {

@@ -9,11 +9,16 @@ sentence, and binary digits jump; sines of many wavelengths are bounded, smooth 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 
 from anaphora.errors import DataError
+from anaphora.native.following import following
 from anaphora.nn.exporting import scanning
 
 _FIRST_PLACES = 256  # tables start this long, so that decoding step by step seldom has to extend them
@@ -61,8 +66,10 @@ class Sinusoidal(nn.Module):
         """The first ``length`` positions ``(length, width)``, with the dtype and device of ``like``."""
         kept = self._table
         if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
-            angles = self._angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), 0)
-            self._table = kept = self._sines(angles).to(device=like.device, dtype=like.dtype)
+            places = max(length, _FIRST_PLACES, 2 * kept.shape[0])
+            kept = kept_table(
+                self, "_table", like, lambda: self._sines(self._angles(places, 0)).to(like.device, like.dtype)
+            )
         return kept[:length]
 
     def _angles(self, length: int, offset: int) -> Tensor:
@@ -176,9 +183,8 @@ class Rotary(nn.Module):
             or kept.dtype != dtype
             or kept.device != like.device
         ):
-            angles = _angles(max(length, _FIRST_PLACES, 2 * kept.shape[0]), width, self.base)
-            kept = torch.stack((angles.cos(), angles.sin()), -1).to(device=like.device, dtype=dtype)
-            self._turns = kept
+            angles = partial(_angles, max(length, _FIRST_PLACES, 2 * kept.shape[0]), width, self.base)
+            kept = kept_table(self, "_turns", like, lambda: _turns(angles()).to(like.device, dtype))
         return kept[:length, :, 0], kept[:length, :, 1]
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
@@ -254,9 +260,15 @@ class Alibi(nn.Module):
         """``(heads, queries, keys)`` for queries that stand at the last places of the keys."""
         here = torch.arange(keys - queries, keys, device=like.device)
         distance = (here[:, None] - torch.arange(keys, device=like.device)).abs()
-        if self._slopes.dtype != like.dtype or self._slopes.device != like.device:
-            self._slopes = torch.tensor(self.slopes, device=like.device, dtype=like.dtype)
-        return -self._slopes[:, None, None] * distance
+        slopes = self._slopes
+        if slopes.dtype != like.dtype or slopes.device != like.device:
+            slopes = kept_table(
+                self,
+                "_slopes",
+                like,
+                lambda: torch.tensor(self.slopes, device=like.device, dtype=like.dtype),
+            )
+        return -slopes[:, None, None] * distance
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -281,3 +293,21 @@ def alibi_slopes(heads: int) -> list[float]:
 def _angles(length: int, width: int, base: float, first: int = 0) -> Tensor:
     """p / base^(2i/width) for ``length`` places p from ``first`` on, i < width/2, in double precision: ``(length, width/2)``."""
     return torch.arange(first, first + length, dtype=torch.float64)[:, None] * rotary_rates(width, base)
+
+
+def _turns(angles: Tensor) -> Tensor:
+    """Cosines and sines, side by side: ``(…)`` -> ``(…, 2)``."""
+    return torch.stack((angles.cos(), angles.sin()), -1)
+
+
+def kept_table(module: nn.Module, name: str, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    """Return the table that ``make`` gives, kept as an attribute where it is a plain tensor, which serves every later call.
+
+    Inside `torch.inference_mode` it would serve no training, and what a mode or a transform makes means nothing outside it. What
+    Dynamo makes is a plain tensor once its program has run.
+    """
+    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+        table = make()
+    if following(like) is None or is_dynamo_compiling():
+        setattr(module, name, table)
+    return table

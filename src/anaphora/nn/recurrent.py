@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
-from anaphora.native.transformed import transformed
+from anaphora.native.following import following, needs_gradient
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
@@ -23,6 +23,7 @@ from anaphora.nn.recurrent_operator import number_of, opaque, run_operator
 from anaphora.nn.recurrent_run import (
     entering,
     explain_layer,
+    hidden_from,
     run_both_layers,
     run_layer,
     weights_of,
@@ -161,9 +162,7 @@ class Recurrent(Stepping):
         lengths = self._checked(x, lengths)
         x, weights, _ = self._entered(x)
         firsts = [s.unbind(0) for s in self._checked_initial(x, None)]
-        learns = torch.is_grad_enabled() and (
-            x.requires_grad or any(p.requires_grad for p in self.parameters())
-        )
+        learns = needs_gradient(x, *self.parameters())
         choices = []
         with torch.random.fork_rng([x.device] if x.is_cuda else []):
             for layer in range(self.layers):
@@ -204,10 +203,10 @@ class Recurrent(Stepping):
 
     def _entered(self, x: Tensor) -> tuple[Tensor, list[Params | None], bool]:
         """x in the type its layers compute in, what stands for each cell's weights, and whether directions run apart."""
-        alone = torch.compiler.is_compiling() or transformed() or inside.recording()
-        if x.is_cuda and not alone:
-            return entering(x), weights_of(self.cells, self.directions), alone
-        return x, [None] * len(self.cells), alone
+        alone = not x.is_cuda or following(x) is not None or inside.recording()
+        if alone or any(hidden_from(cell) is not None for cell in self.cells):
+            return x, [None] * len(self.cells), True
+        return entering(x), weights_of(self.cells, self.directions), False
 
     def _runs(
         self,

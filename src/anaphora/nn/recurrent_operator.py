@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from anaphora.kernels.recurrence.arguments import checked_lengths
 from anaphora.kernels.recurrence.backends.base import LayerRun, Result
+from anaphora.native.following import needs_gradient, transforming
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import engine_of, run_layer
 from anaphora.nn.recurrent_step import LayerStep
@@ -66,8 +65,7 @@ def _seen_through() -> bool:
 
     Asked while a program is compiled, not by it: some versions of the compiler take every program for an exported one.
     """
-    functions = peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-    return functions or torch.compiler.is_exporting()
+    return torch.compiler.is_exporting() or transforming() is not None
 
 
 # What torch.compiler.assume_constant_result does, without importing the compiler: that takes two seconds.
@@ -107,9 +105,8 @@ def run_operator(run: LayerRun, number: int) -> Result:
 def _call(
     step: LayerStep, number: int, groups: list[list[Tensor]], lengths: Tensor | None, reverse: bool
 ) -> Result:
-    grad = torch.is_grad_enabled() and any(t.requires_grad for group in groups for t in group)
     counts, tensors = [len(group) for group in groups], [t for group in groups for t in group]
-    mode = [int(step.masked), int(reverse), int(grad)]
+    mode = [int(step.masked), int(reverse), int(needs_gradient(*tensors))]
     y, *last, _ = recurrence(tensors, lengths, counts, number, mode, step.zoneout, list(step.keep))
     return y, tuple(last)
 

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from anaphora.kernels.recurrence import dispatch
 from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
-from anaphora.kernels.recurrence.prepare import COMPILED, Engine
-from anaphora.native.transformed import transformed
+from anaphora.kernels.recurrence.prepare import COMPILED, Engine, warn_once
+from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
 from anaphora.nn.cell import named_tensors
-from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import Derived
 from anaphora.nn.recurrent_native import native_form, native_weights
 from anaphora.nn.recurrent_step import LayerStep
@@ -28,8 +27,9 @@ def run_layer(run: LayerRun) -> Result:
     """Run one layer in one direction. ``params`` replaces some of the cell's parameters (weight dropout)."""
     if inside.recording():
         return _with_noted(run)
-    if transformed():
-        return dispatch.run_layer(None, _plain(run, TRANSFORMED))
+    reason = following(*run.steps, *run.rows, *run.initial) or hidden_from(_step(run).cell)
+    if reason is not None:
+        return dispatch.run_layer(None, _plain(run, reason))
     engine, run = _complete(run)
     dtype = _autocast_type(run)
     if dtype is None:
@@ -40,8 +40,8 @@ def run_layer(run: LayerRun) -> Result:
 
 def explain_layer(run: LayerRun) -> dispatch.Decision:
     """What :func:`run_layer` would choose, by the same steps."""
-    reason = LOOKED_INTO if inside.recording() else TRANSFORMED if transformed() else None
-    if reason is not None:
+    reason = LOOKED_INTO if inside.recording() else following(*run.steps, *run.rows, *run.initial)
+    if (reason := reason or hidden_from(_step(run).cell)) is not None:
         return dispatch.explain(None, _plain(run, reason))
     engine, run = _complete(run)
     return dispatch.explain(engine, _in_type(run, _autocast_type(run)))
@@ -65,31 +65,44 @@ def engine_of(step: LayerStep) -> Engine:
     return _engine_and_tensors(step)[0]
 
 
+def hidden_from(cell: nn.Module) -> str | None:
+    """Return who sees the parts of this cell, as it is now, so that its steps are to be computed one by one; None: no one does."""
+    return _engines_of(cell)[0].reason
+
+
+class _Engines:
+    """The engines of a cell by what a layer adds to it, and who sees the cell's parts, which no engine calls."""
+
+    def __init__(self, cell: nn.Module):
+        self.by_noise: dict[Hashable, Engine] = {}
+        self.reason = observed(cell, traced=True)
+        if self.reason is not None:
+            warn_once(
+                f"{type(cell).__name__} runs step by step in plain PyTorch, which is slower: {self.reason}."
+            )
+
+
+def _engines_of(cell: nn.Module) -> tuple[_Engines, Params]:
+    derived: Derived[_Engines] | None = cell.__dict__.get("_engines")
+    if derived is None:
+        derived = cell.__dict__.setdefault("_engines", Derived(_Engines))
+    return derived.with_tensors(cell)
+
+
 def _engine_and_tensors(step: LayerStep) -> tuple[Engine, Params]:
     """The engine, and every parameter and buffer of the cell by name."""
-    derived: Derived[dict[Hashable, Engine]] | None = step.cell.__dict__.get("_engines")
-    if derived is None:
-        derived = step.cell.__dict__.setdefault("_engines", Derived(dict))
-    engines, named = derived.with_tensors(step.cell)
+    engines, named = _engines_of(step.cell)
     key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
-    engine = engines.get(key)
+    engine = engines.by_noise.get(key)
     if engine is None:
         kind = None if step.masked or step.zoneout else native_form(step.cell)
         native = None if kind is None else Native(kind, partial(native_weights, step.cell))
-        engine = engines.setdefault(key, Engine(step, type(step.cell).__name__, native))
+        engine = engines.by_noise.setdefault(key, Engine(step, type(step.cell).__name__, native))
     return engine, named
 
 
 # ---------------------------------------------------------------------- what a backend is given
 LOOKED_INTO = "its internals are being recorded"
-TRANSFORMED = "torch.func, forward-mode derivatives or an export need plain torch operations"
-
-
-def plain_call(x: Tensor) -> bool:
-    """Whether nothing but the result of a call with x, float32 on a CPU, is needed: no gradient, no values inside, no graph."""
-    exact = x.is_cpu and x.dtype is torch.float32 and type(x) is Tensor
-    asked = torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or inside.recording()
-    return exact and not (asked or scanning() or transformed())
 
 
 def _step(run: LayerRun) -> LayerStep:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from anaphora.kernels.recurrence.backends.base import Params, States
+from anaphora.native.following import COMPILED, following
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell, named_tensors
 
@@ -41,7 +42,7 @@ class LayerStep:
         if self.substitute:
             new: States = _call_with(self.cell, params, (steps[0], *seen))
         else:
-            new = self.cell.advance(steps[0], seen)
+            new = self.cell(steps[0], *seen)
         if self.zoneout == "sample":
             kept = zip(steps[1:], states, new, strict=True)
             return tuple(after + _like(z, after) * (before - after) for z, before, after in kept)
@@ -61,7 +62,7 @@ def _call_with(cell: Cell, params: Params, arguments: States) -> States:
 
     `functional_call` puts them into the cell for a while, where other threads would find them: a copy takes them here.
     """
-    if torch.compiler.is_compiling() or inside.recording():  # notes name the cell itself
+    if following() == COMPILED or inside.recording():  # notes name the cell itself
         noted: States = functional_call(cell, params, arguments)
         return noted
     own = named_tensors(cell)

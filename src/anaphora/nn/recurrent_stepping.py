@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_dynamo_compiling
 
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
+from anaphora.native.following import following
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell
-from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import Stream
@@ -47,11 +46,7 @@ class Stepping(Watched):
         and the new state. Noise that is drawn once per sequence cannot be drawn in a step: it is refused then.
         """
         quiet = not (
-            self.training
-            or torch.is_grad_enabled()
-            or inside.recording()
-            or is_dynamo_compiling()
-            or scanning()
+            self.training or torch.is_grad_enabled() or inside.recording() or following(x, *state) is not None
         )
         if quiet:
             for stream in self._streams:
@@ -81,11 +76,7 @@ class Stepping(Watched):
         for layer, cell in enumerate(self.cells):
             assert isinstance(cell, Cell)
             old = tuple(s[layer] for s in state)
-            new = (
-                self._advance(layer, value, old)
-                if quiet and x.device.type == "cpu"
-                else cell.advance(value, old)
-            )
+            new = self._advance(layer, value, old) if quiet and x.device.type == "cpu" else cell(value, *old)
             if any(self.zoneout):
                 new = self._zone_out(old, new)
             new = tuple(inside.changed(cell, name, s) for name, s in zip(self.state, new, strict=True))

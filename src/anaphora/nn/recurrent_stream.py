@@ -16,10 +16,9 @@ from torch import Tensor
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.c.stepping import FIRST, Packed, StepCall, Stepper
 from anaphora.kernels.snapshot import Snapshot
-from anaphora.native.transformed import transformed
 from anaphora.nn.cell import Cell, named_tensors
 from anaphora.nn.fingerprint import Fingerprint
-from anaphora.nn.recurrent_run import engine_of
+from anaphora.nn.recurrent_run import engine_of, hidden_from
 from anaphora.nn.recurrent_step import LayerStep
 
 if TYPE_CHECKING:
@@ -82,6 +81,8 @@ class Stream:
 
     def _find(self, cells: Sequence[Cell], keep: tuple[float, ...], x: Tensor, state: States) -> bool:
         for cell in cells:
+            if hidden_from(cell) is not None:
+                return False
             params = named_tensors(cell)
             if any(p.dtype != x.dtype or p.is_inference() for p in params.values()):
                 return False
@@ -102,7 +103,7 @@ class Stream:
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where this stream does not serve."""
-        if not self.serves or x.dtype is not self.dtype or not x.is_cpu or transformed():
+        if not self.serves or x.dtype is not self.dtype or not x.is_cpu:
             return None
         try:
             if not self.same() and not self.fingerprint.unchanged():

@@ -19,9 +19,8 @@ from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
-from anaphora.native.transformed import transformed
 from anaphora.nn.cell import Cell
-from anaphora.nn.recurrent_run import run_layer
+from anaphora.nn.recurrent_run import hidden_from, run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import fingerprint_of
 
@@ -46,6 +45,7 @@ class CudaStream:
         self.seen: dict[tuple[Any, ...], int] = {}
         self.captured: dict[tuple[Any, ...], _Captured] = {}
         self.fingerprint = fingerprint_of(layer)
+        self.serves = all(hidden_from(cell) is None for cell in self.cells)
         self.lock = Lock()
 
     def current(self, x: Tensor) -> bool:
@@ -57,7 +57,7 @@ class CudaStream:
 
     def run(self, x: Tensor, state: States) -> tuple[Tensor, States] | None:
         """One step: x ``(B, inputs)``, each state ``(layers, B, hidden)``; None where it is not captured."""
-        if not self.current(x) or transformed() or not can_capture(x.device):
+        if not (self.serves and self.current(x)) or not can_capture(x.device):
             return None
         key = (x.shape, x.dtype, *((s.shape, s.dtype) for s in state), *_mode(), current_stream())
         with self.lock:  # a capture has one place for its inputs and one for its output

@@ -36,9 +36,26 @@ class Watched(nn.Module):
         changes[0] = object()
 
     def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
-        changes[0] = object()
-        return super().register_forward_hook(*args, **kwargs)
+        return _counted(super().register_forward_hook(*args, **kwargs))
 
     def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_forward_pre_hook(*args, **kwargs))
+
+    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_full_backward_hook(*args, **kwargs))
+
+    def register_full_backward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_full_backward_pre_hook(*args, **kwargs))
+
+
+def _counted(handle: Any) -> Any:
+    """Return the handle of a new hook; its removal counts as a change, too."""
+    remove = handle.remove
+
+    def removed() -> None:
+        remove()
         changes[0] = object()
-        return super().register_forward_pre_hook(*args, **kwargs)
+
+    handle.remove = removed
+    changes[0] = object()
+    return handle

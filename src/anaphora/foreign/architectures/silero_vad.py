@@ -18,9 +18,9 @@ from anaphora.foreign.rules import Pointwise, cell_rules
 from anaphora.kernels.packed import native
 from anaphora.kernels.packed.heard import Heard, HeardChunk
 from anaphora.kernels.snapshot import Snapshot
-from anaphora.nn import LSTM, Recurrent
+from anaphora.native.following import following, observed
+from anaphora.nn import LSTM, Recurrent, inside
 from anaphora.nn.fingerprint import Fingerprint
-from anaphora.nn.recurrent_run import plain_call
 
 State = tuple[Tensor, Tensor, Tensor]
 _made: WeakKeyDictionary[nn.Module, tuple[HeardChunk, Fingerprint]] = WeakKeyDictionary()
@@ -66,7 +66,7 @@ class SileroVAD(nn.Module):
                 "chunk with zeros."
             )
         h, c, before = self.initial_state(len(samples)) if state is None else state
-        heard = self._heard(samples) if samples.shape[1] == self.chunk else None
+        heard = self._heard(samples, h, c, before) if samples.shape[1] == self.chunk else None
         if heard is not None:
             p, new_h, new_c, before = heard(samples, before, h[0], c[0])
             return p[:, None], (new_h[None], new_c[None], before)
@@ -81,15 +81,18 @@ class SileroVAD(nn.Module):
         found = torch.sigmoid(self.output(F.relu(y)))[..., 0]
         return found, (h, c, samples[:, -self.context :].clone())
 
-    def _heard(self, samples: Tensor) -> HeardChunk | None:
-        """What computes one chunk in one call; None where gradients or more than the result are needed, or without a compiler."""
+    def _heard(self, *given: Tensor) -> HeardChunk | None:
+        """Return what computes one chunk in one call; None where gradients or values inside are needed, or without a compiler."""
+        plain = all(tensor.is_cpu and tensor.dtype is torch.float32 for tensor in given)
+        if not plain or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or inside.recording():
+            return None
         (cell,) = self.lstm.cells
-        if not plain_call(samples) or type(cell) is not LSTM:
+        if following(*given) is not None or type(cell) is not LSTM:
             return None
         made = _made.get(self)
         if made is None or not made[1].unchanged():
             weights = list(self.parameters())
-            if not native.library.ready(*weights):
+            if not native.library.ready(*weights) or observed(*self.children()) or following(self.spectrum):
                 return None
             own: list[tuple[dict[str, Any], Iterable[str]]] = [
                 (self._modules, tuple(self._modules)),

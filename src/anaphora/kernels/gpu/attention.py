@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from anaphora.native.following import COMPILED, following
+
 LONG = 512
 """Places from which cuDNN's kernel is ahead of flash attention on an H200: forward and backward 0.57 against 0.82 ms for 16 × 12
 heads of 1 024 places, 0.62 against 0.97 for 8 × 12 of 2 048; 0.59 against 0.46 for 64 × 6 of 256 (bf16, head width 64)."""
@@ -59,7 +61,7 @@ def attend(
     Compiled code is of one shape and keeps torch's choice. query ``(…, Q, d)``, keys ``(…, K, d)``, values ``(…, K, Dv)``, mask
     (True or added) broadcasts to ``(…, Q, K)``: ``(…, Q, Dv)``.
     """
-    if not query.is_cuda or torch.compiler.is_compiling():
+    if not query.is_cuda or following() == COMPILED:
         return F.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
         )

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anaphora.native.following import GLOBAL_HOOK, following, needs_gradient
+
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 DEVICES = {"cuda"}
 
@@ -19,10 +21,12 @@ def programs() -> Any:
 
 
 def serves(*tensors: Tensor | None) -> bool:
+    """Return True if the programs take these: floats on a GPU without gradient, where no one follows the operations."""
     given = [t for t in tensors if t is not None]
     if not all(t.device.type in DEVICES and t.dtype in FLOATS for t in given):
         return False
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in given))
+    # Hooks of modules see no single function, whose bits count here.
+    return not needs_gradient(*given) and following(*given) in (None, GLOBAL_HOOK)
 
 
 def cast(*tensors: Tensor | None) -> list[Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from anaphora.kernels.packed import native
+from anaphora.native.following import following
 
 
 def attend_pages(
@@ -27,9 +28,10 @@ def attend_pages(
     in order. ``slopes`` ``(heads,)`` are those of `Alibi`; ``reach``: how many of the last places are seen, None for all.
     A row's result depends on its own past alone, to the last bit.
     """
-    if native.library.ready(query, pages):
+    followed = following(query, pages) is not None
+    if not followed and native.library.ready(query, pages):
         return native.attend_pages(query, pages, table, heads=heads, slopes=slopes, reach=reach)
-    if query.is_cuda and find_spec("triton") is not None:
+    if not followed and query.is_cuda and find_spec("triton") is not None:
         programs = import_module("anaphora.kernels.paged.programs")
         found: Tensor = programs.attend_pages(query, pages, table, heads, slopes, reach)
         return found

@@ -84,7 +84,7 @@ class Engine:
             steps, rows, states = [[t.shape[-1] for t in group] for group in groups]
             plan = make_plan(traced, steps, rows, states, {0} if x.requires_grad else set())
         except CannotTrace as reason:
-            _warn_once(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
+            warn_once(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
             return Prepared(reason=f"the step cannot be traced: {reason}")
         with torch.no_grad():
             matrices, vectors = traced.boundary(params)
@@ -94,7 +94,7 @@ class Engine:
                 found.compiled = CompiledPlan(plan, x.dtype == torch.float64)
             except c.CannotCompile as reason:
                 found.no_c = str(reason)
-                _warn_once(f"recurrences run without compiled kernels, which is slower: {reason}.")
+                warn_once(f"recurrences run without compiled kernels, which is slower: {reason}.")
         return found
 
     def _prepare_matrices(self, run: LayerRun) -> Prepared:
@@ -102,12 +102,12 @@ class Engine:
         try:
             rings = matrix.classify(run)
         except CannotTrace as reason:
-            _warn_once(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
+            warn_once(f"{self.name} runs step by step in plain torch, which is slower: {reason}.")
             return Prepared(reason=f"the step cannot be traced: {reason}")
         for ring in rings:
             if ring.kind == "loop":
                 said = ring.describe([f"state {i}" for i in range(len(run.initial))])
-                _warn_once(f"{self.name} runs step by step in plain torch, which is slower: {said}.")
+                warn_once(f"{self.name} runs step by step in plain torch, which is slower: {said}.")
         return Prepared(reason="a state is a matrix", matrix_rings=rings)
 
     def stepper(self, params: Params, x: Tensor, initial: States) -> Stepper | None:
@@ -127,7 +127,7 @@ def _stack(parts: list[Tensor]) -> Tensor:
 _warned: set[str] = set()
 
 
-def _warn_once(text: str) -> None:
+def warn_once(text: str) -> None:
     """Warn once per process and text."""
     if text not in _warned:
         _warned.add(text)

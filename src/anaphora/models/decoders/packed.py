@@ -11,6 +11,7 @@ from anaphora.kernels.packed import native
 from anaphora.models.decoders.base import Decoder
 from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.memory import Memory
+from anaphora.native.following import observed
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.packed import PackedLinear, pack_linear
 from anaphora.nn.positions import Rotary
@@ -49,19 +50,20 @@ class PackedTransformer(Decoder):
 
     def __init__(self, decoder: TransformerDecoder, *, int8: bool = False):
         super().__init__()
-        self.decoder = decoder
+        self.decoder, self.training = decoder, False
         self.layers = nn.ModuleList(_Layer(layer, int8) for layer in decoder_layers(decoder))
         self.output = pack_linear(decoder.output, int8=int8)
         self.places = decoder.places
 
     @staticmethod
     def fits(decoder: Decoder) -> bool:
-        """Whether the decoder is a Transformer whose positions are added to its input, or rotary."""
+        """Return True if the decoder is a Transformer whose positions are added to its input, or rotary, and no one sees its parts."""
         if not isinstance(decoder, TransformerDecoder) or decoder.normalised:
             return False
-        attentions = [
-            a for layer in decoder_layers(decoder) for a in (layer.attention, layer.cross_attention)
-        ]
+        layers = decoder_layers(decoder)
+        if any(type(layer) is not DecoderLayer for layer in layers) or observed(*layers, evaluation=True):
+            return False
+        attentions = [a for layer in layers for a in (layer.attention, layer.cross_attention)]
         return all(
             type(a) is MultiHead
             and (a.positions is None or type(a.positions) is Rotary)
@@ -69,7 +71,9 @@ class PackedTransformer(Decoder):
             and a.kv_heads == a.heads
             and a.inner == a.width
             and a.scale is None
+            and type(a.inward) is nn.Linear
             and a.inward.bias is not None
+            and type(a.outward) is nn.Linear
             for a in attentions
         )
 
@@ -103,7 +107,7 @@ class _Layer(nn.Module):
     def __init__(self, layer: DecoderLayer, int8: bool):
         super().__init__()
         w = layer.width
-        self.layer = layer
+        self.layer, self.training = layer, False
         self.feedforward = pack_linear(layer.feedforward, int8=int8)
         self.query, self.keys = _halves(layer.attention, w, int8)
         self.outward = pack_linear(layer.attention.outward, int8=int8)
@@ -146,8 +150,9 @@ class _Layer(nn.Module):
 def _halves(attention: MultiHead, width: int, int8: bool) -> tuple[PackedLinear, PackedLinear]:
     """W^Q, and W^K with W^V."""
     weight, bias = attention.inward.weight, attention.inward.bias
-    query = PackedLinear(weight[:width], bias[:width], int8=int8)
-    return query, PackedLinear(weight[width:], bias[width:], int8=int8)
+    parts = (slice(width), slice(width, None))
+    query, keys = (PackedLinear(weight, bias, rows=rows, int8=int8) for rows in parts)
+    return query, keys
 
 
 def decoder_layers(decoder: TransformerDecoder) -> list[DecoderLayer]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.kernels.gpu.attention import attend
+from anaphora.native.following import FORWARD_AD, TORCH_FUNC, following
 from anaphora.nn.attention.base import Attention, masked_softmax
 
 
@@ -32,7 +33,8 @@ def scaled_dot(
         bias: added to the scores, broadcast to ``(…, Q, K)``.
         causal: also hide the keys after the query's own place (Q = K).
         dropout: share of the weights that is set to zero, also outside of training.
-        weights: also return the weights; the product is then written out, otherwise PyTorch's fused kernel computes the same.
+        weights: also return the weights; the product is then written out, otherwise PyTorch's fused kernel computes the same. It has
+            no forward-mode derivative, so that these and `torch.func` have the product written out, too.
         scale: see above.
 
     Returns the context ``(…, Q, Dv)``, and the weights ``(…, Q, K)`` before dropout or None.
@@ -42,7 +44,7 @@ def scaled_dot(
     >>> context.shape, weights[0, 0]
     (torch.Size([2, 3, 6]), tensor([0.2000, 0.2000, 0.2000, 0.2000, 0.2000]))
     """
-    if not weights:
+    if not weights and following(query, keys, values) not in (FORWARD_AD, TORCH_FUNC):
         return _fused(query, keys, values, mask, bias, causal, dropout, scale), None
     scores = torch.matmul(query, keys.transpose(-2, -1))
     scores = scores / math.sqrt(query.shape[-1]) if scale is None else scores * scale
@@ -51,7 +53,7 @@ def scaled_dot(
     if causal:
         mask = _below_diagonal(scores) if mask is None else mask & _below_diagonal(scores)
     alpha = masked_softmax(scores, mask)
-    return torch.matmul(F.dropout(alpha, dropout), values), alpha
+    return torch.matmul(F.dropout(alpha, dropout), values), alpha if weights else None
 
 
 def _fused(

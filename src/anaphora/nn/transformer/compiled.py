@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from anaphora.kernels.decode.parts import Layer, Map, Norm
 from anaphora.kernels.packed.stack import Shape, Stack
 from anaphora.kernels.snapshot import Snapshot
+from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import MultiHead
-from anaphora.nn.exporting import scanning
 from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
@@ -65,21 +65,14 @@ def whole_stack(layers: nn.Module, x: Tensor, mask: Tensor | None, causal: bool)
 
 
 def _plain_call(layers: nn.Module, x: Tensor, mask: Tensor | None) -> bool:
-    watched = (
-        inside.recording()
-        or scanning()
-        or torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-    )
     exact = x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     return (
         exact
-        and not (layers.training or torch.is_grad_enabled() or watched)
-        and type(x) is Tensor
+        and not (layers.training or torch.is_grad_enabled() or inside.recording())
         and x.dim() == 3
         and x.numel() > 0
         and (mask is None or (mask.dim() == 2 and mask.dtype == torch.bool))
-        and not torch._C._functorch.maybe_current_level()  # type: ignore[attr-defined]
+        and following(x, mask) is None
     )
 
 
@@ -89,7 +82,8 @@ def packed_stack(layers: nn.Module, places: int) -> Stack | None:
         made = _made.get(layers)
         if made is None or made.angles < places or not made.fingerprint.unchanged():
             angles = max(places, _FEWEST_ANGLES)
-            parts = layers_of([cast(EncoderLayer, layer) for layer in layers.children()], angles)
+            unseen = observed(layers, evaluation=True) is None
+            parts = layers_of([*layers.children()], angles) if unseen else None
             fits = parts is not None and Stack.fits(*parts)
             weights = [*layers.parameters(), *layers.buffers()] if fits else []
             fingerprint = fingerprint_of_parts(layers, Snapshot(weights) if fits else None)
@@ -99,19 +93,20 @@ def packed_stack(layers: nn.Module, places: int) -> Stack | None:
         return made.stack
 
 
-def layers_of(layers: list[EncoderLayer], places: int) -> tuple[list[Layer], Shape] | None:
+def layers_of(layers: list[nn.Module], places: int) -> tuple[list[Layer], Shape] | None:
     """The layers as plain tensors, and what they have in common; None where the kernels do not know one.
 
     ``places``: for how many the angles of rotary positions are needed.
     """
-    if not layers or not all(_plain_layer(layer, layers[0]) for layer in layers):
+    plain = [layer for layer in layers if type(layer) is EncoderLayer]
+    if not plain or len(plain) < len(layers) or not all(_plain_layer(layer, plain[0]) for layer in plain):
         return None
-    first = layers[0]
+    first = plain[0]
     own, inward = first.attention, cast("FeedForward | SwiGLU", first.feedforward)
     kind = activation_of(inward)
     norms = {
         norm_kind(norm)
-        for layer in layers
+        for layer in plain
         for norm in (layer.around_attention.norm, layer.around_feedforward.norm)
     }
     if kind is None or len(norms) != 1 or None in norms:
@@ -129,15 +124,14 @@ def layers_of(layers: list[EncoderLayer], places: int) -> tuple[list[Layer], Sha
         eps_of(first.around_attention.norm),
         angles,
     )
-    return [_layer(layer) for layer in layers], shape
+    return [_layer(layer) for layer in plain], shape
 
 
 def _plain_layer(layer: EncoderLayer, first: EncoderLayer) -> bool:
-    if type(layer) is not EncoderLayer or type(layer.attention) is not MultiHead:
+    if type(layer.attention) is not MultiHead:
         return False
     own, like, inside_it = layer.attention, first.attention, layer.attention.positions
     around = (layer.around_attention, layer.around_feedforward)
-    parts = (layer, own, own.inward, own.outward, layer.feedforward, *around, *(each.norm for each in around))
     return (
         type(own.inward) is nn.Linear
         and type(own.outward) is nn.Linear
@@ -156,7 +150,6 @@ def _plain_layer(layer: EncoderLayer, first: EncoderLayer) -> bool:
         and layer.parallel == first.parallel
         and type(layer.feedforward) is type(first.feedforward)
         and activation_of(layer.feedforward) == activation_of(first.feedforward)
-        and not any(part._forward_hooks or part._forward_pre_hooks for part in parts)
     )
 
 

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from anaphora.kernels.gpu.columns import activation_gradients, activation_values, merged_gradients, narrowed
 from anaphora.kernels.gpu.normed import fits, norm_gradients
+from anaphora.native.following import observed
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.attention.scaled_dot import scaled_dot
 from anaphora.nn.transformer.compiled import activation_of, eps_of, norm_kind
@@ -28,11 +29,10 @@ Pending = tuple[Tensor | None, Tensor | None]
 
 
 def is_lean(stack: nn.Module) -> bool:
-    """Whether `lean_stack` can take the place of ``stack``, a `TransformerEncoder`: of plain norm-first layers without hooks."""
+    """Return True if `lean_stack` can take the place of ``stack``, a `TransformerEncoder`: of plain norm-first layers that no one sees."""
     if type(stack) is not TransformerEncoder or not fits(stack.width) or norm_kind(stack.norm) is None:
         return False
-    watched = any(m._forward_hooks or m._forward_pre_hooks for m in stack.modules())
-    return not watched and all(_plain(layer) for layer in stack.layers)
+    return observed(stack) is None and all(_plain(layer) for layer in stack.layers)
 
 
 def _plain(layer: nn.Module) -> bool:

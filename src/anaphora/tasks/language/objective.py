@@ -28,6 +28,7 @@ from anaphora.models.language_passes import (
     written_out_loss,
 )
 from anaphora.native.graphs import can_capture
+from anaphora.native.following import observed
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
@@ -99,7 +100,11 @@ class LanguageObjective:
             self._written_out = alone and is_written_out(model) and can_capture(device)
             if self._written_out:
                 self._compiled = Replayed(unrolled_loss, model)
-            elif type(model.body) is TransformerBody and is_lean(model.body.stack):
+            elif (
+                type(model.body) is TransformerBody
+                and is_lean(model.body.stack)
+                and observed(model.output) is None
+            ):
                 compiled = torch.compile(lean_loss, dynamic=False)
                 self._compiled = Replayed(compiled, model) if alone else compiled
             else:
@@ -182,7 +187,7 @@ def lean_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
         return window_loss(model, inputs, targets)
     hidden = model.towards_output(lean_stack(model.body.stack, model.body.enter(inputs)))
     output = model.output
-    if type(output) is not Output or output._forward_hooks or output.symbols < MANY:
+    if type(output) is not Output or output.symbols < MANY:
         return cross_entropy(model, hidden, targets)
     return output_loss(hidden.flatten(0, 1), output.matrix, output.bias, targets.flatten(), PAD)
 
