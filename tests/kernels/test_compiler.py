@@ -16,6 +16,7 @@ from anaphora.kernels.recurrence import prepare
 from anaphora.native import c as compiler
 from anaphora.native import cache as kernel_cache
 from anaphora.native import isa
+from anaphora.native.derived import forget
 
 SOURCE = "int answer(void){return %d;}"
 
@@ -92,7 +93,7 @@ def test_without_a_compiler_recurrences_still_run_and_say_so_once(
     expected = torch.autograd.grad(y.square().sum(), leaves)
     _fresh_engines(monkeypatch)
     monkeypatch.setattr(compiler, "compiler", lambda: None)
-    del cell.__dict__["_engines"]
+    forget(cell)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         z, _ = nn.Recurrent(cell)(x)
@@ -104,7 +105,7 @@ def test_without_a_compiler_recurrences_still_run_and_say_so_once(
     state = nn.Recurrent(cell).initial_state(4, x)
     with torch.no_grad():
         torch.testing.assert_close(nn.Recurrent(cell).eval().step(x[:, 0], state)[0], y[:, 0])
-    del cell.__dict__["_engines"]
+    forget(cell)
 
 
 @with_compiler

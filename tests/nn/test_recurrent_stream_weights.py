@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.snapshot import Snapshot
+from anaphora.native.snapshot import Snapshot
 from anaphora.nn.recurrent_stream import Stream
 
 INPUTS, HIDDEN = 2, 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anaphora.native.derived import named_tensors
 from anaphora.nn import GRU, LSTM, Elman
 from anaphora.nn.casting import Weights, cast_all
-from anaphora.nn.cell import named_tensors
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from red import RED
 from torch import Tensor
 from watched_blocks import BLOCKS, Block
 from watchers import WATCHERS, Seen, Watcher
@@ -20,11 +19,6 @@ from anaphora.native import c as compiler
 PAIRS = [
     (block, watcher) for block in BLOCKS for watcher in WATCHERS if WATCHERS[watcher].fits(BLOCKS[block])
 ]
-
-
-def _expected(block: str, watcher: str) -> tuple[pytest.MarkDecorator, ...]:
-    fault, reds = RED.get(watcher, ("", []))
-    return (pytest.mark.xfail(reason=f"fault {fault}"),) if block in reds else ()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,9 +94,7 @@ def in_child(work: Callable[[], Any]) -> Any:
     return pickle.loads(said) if said else f"the process died of signal {os.WTERMSIG(status)}"
 
 
-@pytest.mark.parametrize(
-    ("block", "watcher"), [pytest.param(*pair, marks=_expected(*pair)) for pair in PAIRS]
-)
+@pytest.mark.parametrize(("block", "watcher"), PAIRS)
 def test_it_sees_what_pytorch_would_do(block: str, watcher: str) -> None:
     one, other = BLOCKS[block], WATCHERS[watcher]
     wrong = in_child(lambda: compared(one, other)) if other.apart else compared(one, other)

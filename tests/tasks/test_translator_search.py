@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from anaphora.data.sources.opening import open_source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.kernels.packed import native
-from anaphora.models import packed
+from anaphora.native.derived import forget
 from anaphora.search import ngram_f
 from anaphora.tasks.translate.inference import search_outputs
 from native_builds import QUICK, use
@@ -223,13 +222,14 @@ def test_under_every_instruction_set_a_score_does_not_depend_on_the_batch(
 ) -> None:
     """To the last bit: with eight bits, a last bit of the source would decide which way a number is rounded."""
     use(monkeypatch, word, tool)
-    monkeypatch.setattr(packed, "_made", WeakKeyDictionary())  # weights that are packed for another width
+    forget(writer.model_)  # weights that are packed for another width
     texts = [text for text, _ in unseen[:40:5]]
     for int8 in (True, False):
         together = writer.search(texts, int8=int8, n_best=2)
         for text, batched in zip(texts, together, strict=True):
             (alone,) = writer.search([text], int8=int8, n_best=2)
             assert [(o.text, o.score) for o in alone] == [(o.text, o.score) for o in batched]
+    forget(writer.model_)
 
 
 def test_without_a_compiler_eight_bits_are_refused(of_preset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import copy
 import warnings
-from threading import RLock
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
 from anaphora.kernels.packed import native
-from anaphora.kernels.snapshot import Snapshot
 from anaphora.models.decoders.base import Decoder
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.language import Language
 from anaphora.models.paged import paged_stack
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.native.derived import derived
 from anaphora.native.following import following
-from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
 
 Model = TypeVar("Model", Seq2Seq, Language)
-
-
-class _Made(NamedTuple):
-    """A packed model, and what its original was when it was packed."""
-
-    packed: Any
-    fingerprint: Fingerprint
-
-
-_made: WeakKeyDictionary[nn.Module, dict[bool, _Made]] = WeakKeyDictionary()
-_lock = RLock()
 
 
 def packed(model: Model, *, int8: bool = False) -> Model:
@@ -59,16 +45,13 @@ def packed(model: Model, *, int8: bool = False) -> Model:
         if int8:
             raise AnaphoraError(_why_not(model))
         return model
-    with _lock:
-        kept = _made.setdefault(model, {})
-        made = kept.get(int8)
-        if made is None or not made.fingerprint.unchanged():
-            fingerprint = fingerprint_of_parts(model, Snapshot((*weights, *model.buffers())))
-            with torch.no_grad():
-                packing = _pack_language if isinstance(model, Language) else _pack
-                kept[int8] = made = _Made(packing(model, int8), fingerprint)
-        found: Model = made.packed
-        return found
+
+    def make() -> Any:
+        with torch.no_grad():
+            return _pack_language(model, int8) if isinstance(model, Language) else _pack(model, int8)
+
+    found: Model = derived(model, make, key=int8, reads="content", tensors=(*weights, *model.buffers()))
+    return found
 
 
 def _pack_language(model: Language, int8: bool) -> Language:

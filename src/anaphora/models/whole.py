@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from threading import RLock
-from typing import NamedTuple, cast
-from weakref import WeakKeyDictionary
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,23 +11,12 @@ from anaphora.kernels.decode import cuda
 from anaphora.kernels.decode.parts import Map, Parts
 from anaphora.models.language import Language, TransformerBody
 from anaphora.native.cuda import serves
+from anaphora.native.derived import derived
 from anaphora.native.following import observed
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 from anaphora.nn.transformer.compiled import layers_of, norm_kind, norm_of_module
-
-
-class _Made(NamedTuple):
-    """A writer, and what the weights were when it was made: where they lie, how often they were written to, and their sums."""
-
-    writer: cuda.Writer
-    places: tuple[tuple[int, int], ...]
-    sums: Tensor
-
-
-_made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
-_lock = RLock()
 
 
 def greedy_writer(model: nn.Module, places: int) -> cuda.Writer | None:
@@ -40,22 +27,19 @@ def greedy_writer(model: nn.Module, places: int) -> cuda.Writer | None:
     weights: list[Tensor] = list(model.parameters())
     if not weights or not serves(*weights) or torch.cuda.get_device_capability(weights[0].device)[0] < 8:
         return None
-    with _lock, torch.no_grad():
-        where = tuple((weight.data_ptr(), weight._version) for weight in weights)
-        sums = torch.stack(torch._foreach_norm(weights, 1))
-        made = _made.get(model)
-        if (
-            made is None
-            or made.places != where
-            or made.writer.capacity < places
-            or not torch.equal(made.sums, sums)
-        ):
-            parts = parts_of(model)
-            room = -(-places // 256) * 256
-            if parts is None or places > parts.context or not cuda.fits(parts, torch.bfloat16, room):
-                return None
-            _made[model] = made = _Made(cuda.Writer(parts, torch.bfloat16, capacity=room), where, sums)
-        return made.writer
+
+    def make() -> cuda.Writer | None:
+        parts = parts_of(model)
+        room = -(-places // 256) * 256
+        if parts is None or places > parts.context or not cuda.fits(parts, torch.bfloat16, room):
+            return None
+        return cuda.Writer(parts, torch.bfloat16, capacity=room)
+
+    def suits(writer: cuda.Writer | None) -> bool:
+        return writer is not None and writer.capacity >= places
+
+    with torch.no_grad():
+        return derived(model, make, reads="content", tensors=(*weights, *model.buffers()), suits=suits)
 
 
 def parts_of(model: nn.Module) -> Parts | None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.nn.watched import Watched
+from anaphora.native.derived import Watched
 
 
 class Affine(Watched):

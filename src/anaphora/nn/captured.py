@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,9 @@ from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
+from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import inside
-from anaphora.nn.fingerprint import fingerprint_of_parts
 
 Work = Callable[..., tuple[Tensor, ...]]
 MOST_NUMBERS = 1 << 11
@@ -24,18 +23,8 @@ MOST_NUMBERS = 1 << 11
 class _Owner:
     """The graphs of a module as it is live as long as this does. ``fits``: whether it may be captured."""
 
-    def __init__(self, module: nn.Module, fits: bool):
-        self.fits = fits and observed(module, evaluation=True) is None
-        self._fingerprint = fingerprint_of_parts(module)  # where the parameters of its parts lie
-        self._own = _own_tensors(module)
-
-    def current(self, module: nn.Module) -> bool:
-        return self._own == _own_tensors(module) and self._fingerprint.unchanged()
-
-
-def _own_tensors(module: nn.Module) -> list[tuple[str, int]]:
-    own = (*module._parameters.items(), *module._buffers.items())
-    return [(name, tensor.data_ptr()) for name, tensor in own if tensor is not None]
+    def __init__(self, fits: bool):
+        self.fits = fits
 
 
 class _Capture:
@@ -61,7 +50,6 @@ class _Capture:
 
 
 CAPTURES: Captures[_Capture] = Captures(limit=1 << 28)
-_owners: WeakKeyDictionary[nn.Module, _Owner] = WeakKeyDictionary()
 
 
 def replayed(
@@ -75,9 +63,11 @@ def replayed(
     """
     if not _plain(module, tensors):
         return None
-    owner = _owners.get(module)
-    if owner is None or not owner.current(module):
-        owner = _owners[module] = _Owner(module, fits())
+    owner = derived(
+        module,
+        lambda: _Owner(fits() and observed(*module.children(), evaluation=True) is None),
+        reads="place",
+    )
     if not owner.fits:
         return None
     shapes = tuple((tensor.shape, tensor.dtype) for tensor in tensors)

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from anaphora.native.derived import Watched
 from anaphora.nn import inside
 from anaphora.nn.affine import Affine
-from anaphora.nn.watched import Watched
 
 
 class Cell(Watched):
@@ -67,7 +67,7 @@ class Cell(Watched):
 
     state: tuple[str, ...] = ("h",)
     shapes: Mapping[str, tuple[int, ...]] = {}
-    _derived = ("_engines", "_number")
+    _derived = ("_number",)
 
     def __init__(self, inputs: int, hidden: int, **options: Any):
         super().__init__()
@@ -162,25 +162,6 @@ class Cell(Watched):
                     found.setdefault(id(module.weights[i]), (name, module.weights[i]))
         return dict(found.values())
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the machine code compiled for it, which a copy makes or finds for itself."""
-        return {name: value for name, value in self.__dict__.items() if name != "_engines"}
-
     def extra_repr(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{self.inputs}, {self.hidden}{options}"
-
-
-def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Every parameter and buffer by name, as ``named_parameters`` and ``named_buffers`` find them, in a tenth of the time:
-    a layer on a GPU takes little more than their walk. What has several names is found by its first."""
-    found: dict[str, Tensor] = {}
-    seen = set()
-    waiting: list[tuple[str, nn.Module]] = [("", module)]
-    for path, part in waiting:
-        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
-            if tensor is not None and id(tensor) not in seen:
-                seen.add(id(tensor))
-                found[path + name] = tensor
-        waiting += [(f"{path}{name}.", child) for name, child in part._modules.items() if child is not None]
-    return found

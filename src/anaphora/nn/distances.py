@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from anaphora.native.derived import table
 from anaphora.nn.exporting import scanning
-from anaphora.nn.positions import kept_table
 
 _FIRST_PLACES = 256
 
@@ -68,7 +68,7 @@ class Distances(nn.Module):
         kept = self._buckets
         if len(kept) // 2 < keys or kept.device != device:
             far = max(keys, _FIRST_PLACES, len(kept))
-            kept = kept_table(
+            kept = table(
                 self, "_buckets", self.weight, lambda: self.bucket(torch.arange(-far, far + 1, device=device))
             )
         return kept

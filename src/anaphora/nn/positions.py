@@ -9,16 +9,13 @@ sentence, and binary digits jump; sines of many wavelengths are bounded, smooth 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_dynamo_compiling
 
 from anaphora.errors import DataError
-from anaphora.native.following import following
+from anaphora.native.derived import table
 from anaphora.nn.exporting import scanning
 
 _FIRST_PLACES = 256  # tables start this long, so that decoding step by step seldom has to extend them
@@ -67,7 +64,7 @@ class Sinusoidal(nn.Module):
         kept = self._table
         if kept.shape[0] < length or kept.dtype != like.dtype or kept.device != like.device:
             places = max(length, _FIRST_PLACES, 2 * kept.shape[0])
-            kept = kept_table(
+            kept = table(
                 self, "_table", like, lambda: self._sines(self._angles(places, 0)).to(like.device, like.dtype)
             )
         return kept[:length]
@@ -184,7 +181,7 @@ class Rotary(nn.Module):
             or kept.device != like.device
         ):
             angles = partial(_angles, max(length, _FIRST_PLACES, 2 * kept.shape[0]), width, self.base)
-            kept = kept_table(self, "_turns", like, lambda: _turns(angles()).to(like.device, dtype))
+            kept = table(self, "_turns", like, lambda: _turns(angles()).to(like.device, dtype))
         return kept[:length, :, 0], kept[:length, :, 1]
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
@@ -262,7 +259,7 @@ class Alibi(nn.Module):
         distance = (here[:, None] - torch.arange(keys, device=like.device)).abs()
         slopes = self._slopes
         if slopes.dtype != like.dtype or slopes.device != like.device:
-            slopes = kept_table(
+            slopes = table(
                 self,
                 "_slopes",
                 like,
@@ -298,16 +295,3 @@ def _angles(length: int, width: int, base: float, first: int = 0) -> Tensor:
 def _turns(angles: Tensor) -> Tensor:
     """Cosines and sines, side by side: ``(…)`` -> ``(…, 2)``."""
     return torch.stack((angles.cos(), angles.sin()), -1)
-
-
-def kept_table(module: nn.Module, name: str, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
-    """Return the table that ``make`` gives, kept as an attribute where it is a plain tensor, which serves every later call.
-
-    Inside `torch.inference_mode` it would serve no training, and what a mode or a transform makes means nothing outside it. What
-    Dynamo makes is a plain tensor once its program has run.
-    """
-    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
-        table = make()
-    if following(like) is None or is_dynamo_compiling():
-        setattr(module, name, table)
-    return table

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.backends.base import Params
-from anaphora.nn.cell import Cell, named_tensors
+from anaphora.native.derived import named_tensors
+from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import Elman
 from anaphora.nn.cells.gru import GRU
 from anaphora.nn.cells.lstm import LSTM

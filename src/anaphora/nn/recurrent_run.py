@@ -14,11 +14,10 @@ from anaphora.kernels.recurrence import dispatch
 from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
 from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.kernels.recurrence.prepare import COMPILED, Engine, warn_once
+from anaphora.native.derived import Entry, entry, named_tensors
 from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.casting import cast_all
-from anaphora.nn.cell import named_tensors
-from anaphora.nn.fingerprint import Derived
 from anaphora.nn.recurrent_native import native_form, native_weights
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -27,10 +26,13 @@ def run_layer(run: LayerRun) -> Result:
     """Run one layer in one direction. ``params`` replaces some of the cell's parameters (weight dropout)."""
     if inside.recording():
         return _with_noted(run)
-    reason = following(*run.steps, *run.rows, *run.initial) or hidden_from(_step(run).cell)
+    reason = following(*run.steps, *run.rows, *run.initial)
+    if reason is None:  # first: torch.compile follows no further
+        cell = _cell_now(run)
+        reason = cell.value.reason
     if reason is not None:
         return dispatch.run_layer(None, _plain(run, reason))
-    engine, run = _complete(run)
+    engine, run = _complete(run, cell)
     dtype = _autocast_type(run)
     if dtype is None:
         return dispatch.run_layer(engine, _in_type(run, None))
@@ -41,9 +43,9 @@ def run_layer(run: LayerRun) -> Result:
 def explain_layer(run: LayerRun) -> dispatch.Decision:
     """What :func:`run_layer` would choose, by the same steps."""
     reason = LOOKED_INTO if inside.recording() else following(*run.steps, *run.rows, *run.initial)
-    if (reason := reason or hidden_from(_step(run).cell)) is not None:
+    if (reason := reason or _cell_now(run).value.reason) is not None:
         return dispatch.explain(None, _plain(run, reason))
-    engine, run = _complete(run)
+    engine, run = _complete(run, _cell_now(run))
     return dispatch.explain(engine, _in_type(run, _autocast_type(run)))
 
 
@@ -53,7 +55,7 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
     They read the same x. ``inner``: y goes to another layer, so that how it lies in memory does not matter.
     """
     dtype = _autocast_type(first)
-    (engine, one), (their_engine, other) = _complete(first), _complete(second)
+    (engine, one), (their_engine, other) = [_complete(run, _cell_now(run)) for run in (first, second)]
     one = _in_type(one, dtype)
     other = _in_type(other._replace(steps=(one.steps[0], *other.steps[1:])), dtype)  # x is cast once
     with nullcontext() if dtype is None else torch.autocast("cuda", enabled=False):
@@ -62,43 +64,41 @@ def run_both_layers(first: LayerRun, second: LayerRun, inner: bool) -> tuple[Ten
 
 def engine_of(step: LayerStep) -> Engine:
     """The engine that runs this cell, as it is now, in this mode; it lives as long as the cell."""
-    return _engine_and_tensors(step)[0]
+    return _engines(step.cell).value.of(step)
 
 
 def hidden_from(cell: nn.Module) -> str | None:
     """Return who sees the parts of this cell, as it is now, so that its steps are to be computed one by one; None: no one does."""
-    return _engines_of(cell)[0].reason
+    return _engines(cell).value.reason
 
 
 class _Engines:
     """The engines of a cell by what a layer adds to it, and who sees the cell's parts, which no engine calls."""
 
     def __init__(self, cell: nn.Module):
-        self.by_noise: dict[Hashable, Engine] = {}
+        self._by_noise: dict[Hashable, Engine] = {}
         self.reason = observed(cell, traced=True)
         if self.reason is not None:
             warn_once(
                 f"{type(cell).__name__} runs step by step in plain PyTorch, which is slower: {self.reason}."
             )
 
+    def of(self, step: LayerStep) -> Engine:
+        key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
+        engine = self._by_noise.get(key)
+        if engine is None:
+            kind = None if step.masked or step.zoneout else native_form(step.cell)
+            native = None if kind is None else Native(kind, partial(native_weights, step.cell))
+            engine = self._by_noise.setdefault(key, Engine(step, type(step.cell).__name__, native))
+        return engine
 
-def _engines_of(cell: nn.Module) -> tuple[_Engines, Params]:
-    derived: Derived[_Engines] | None = cell.__dict__.get("_engines")
-    if derived is None:
-        derived = cell.__dict__.setdefault("_engines", Derived(_Engines))
-    return derived.with_tensors(cell)
+
+def _engines(cell: nn.Module) -> Entry[_Engines]:
+    return entry(cell, lambda: _Engines(cell), reads="attributes")
 
 
-def _engine_and_tensors(step: LayerStep) -> tuple[Engine, Params]:
-    """The engine, and every parameter and buffer of the cell by name."""
-    engines, named = _engines_of(step.cell)
-    key = (step.masked, step.zoneout, step.keep if step.zoneout == "mean" else ())
-    engine = engines.by_noise.get(key)
-    if engine is None:
-        kind = None if step.masked or step.zoneout else native_form(step.cell)
-        native = None if kind is None else Native(kind, partial(native_weights, step.cell))
-        engine = engines.by_noise.setdefault(key, Engine(step, type(step.cell).__name__, native))
-    return engine, named
+def _cell_now(run: LayerRun) -> Entry[_Engines]:
+    return _engines(_step(run).cell)
 
 
 # ---------------------------------------------------------------------- what a backend is given
@@ -119,9 +119,9 @@ def _plain(run: LayerRun, reason: str) -> LayerRun:
     return LayerRun(own, run.params, *rest, plain=reason)
 
 
-def _complete(run: LayerRun) -> tuple[Engine, LayerRun]:
+def _complete(run: LayerRun, cell: Entry[_Engines]) -> tuple[Engine, LayerRun]:
     """The engine, and the run with all that a backend may need: every parameter, and PyTorch's own layer if there is one."""
-    engine, params = _engine_and_tensors(_step(run))
+    engine, params = cell.value.of(_step(run)), cell.tensors
     if run.params:
         params = {**params, **run.params}
     return engine, run._replace(params=params, native=engine.native)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from anaphora.kernels.recurrence.backends.base import Params, States
+from anaphora.native.derived import named_tensors
 from anaphora.native.following import COMPILED, following
 from anaphora.nn import inside
-from anaphora.nn.cell import Cell, named_tensors
+from anaphora.nn.cell import Cell
 
 
 @dataclass(frozen=True, eq=False)

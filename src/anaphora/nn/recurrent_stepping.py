@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.kernels.recurrence.backends.base import LayerRun, States
+from anaphora.native.derived import Watched
 from anaphora.native.following import following
 from anaphora.nn import inside
 from anaphora.nn.cell import Cell
@@ -13,7 +14,6 @@ from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import Stream
 from anaphora.nn.recurrent_stream_cuda import CudaStream
-from anaphora.nn.watched import Watched
 
 
 class Stepping(Watched):

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from anaphora.kernels.recurrence.backends.base import States
 from anaphora.kernels.recurrence.backends.c.stepping import FIRST, Packed, StepCall, Stepper
-from anaphora.kernels.snapshot import Snapshot
-from anaphora.nn.cell import Cell, named_tensors
-from anaphora.nn.fingerprint import Fingerprint
+from anaphora.native.derived import Fingerprint, named_tensors
+from anaphora.native.snapshot import Snapshot
+from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import engine_of, hidden_from
 from anaphora.nn.recurrent_step import LayerStep
 

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from anaphora.cancellation import check_stopped
 from anaphora.kernels import invariant
+from anaphora.native.derived import derived
+from anaphora.native.following import following, observed
 from anaphora.native.graphs import can_capture, capture, graph_pool
-from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.search._hypothesis import BeamNode, NBest, check_greatest, lengths_of
 from anaphora.search._plan import Candidates, Item, Plan
 from anaphora.settings.search import BEAM_ONLY, SearchSettings
@@ -25,9 +25,6 @@ STRIDE = 8  # steps that are queued before the host reads what came of those bef
 KEPT = 4  # sizes of searches for which the captured step is kept; each holds a past of its own on the device
 
 _changing = Lock()
-_made: WeakKeyDictionary[nn.Module, tuple[Fingerprint, OrderedDict[tuple[object, ...], DeviceBeam]]] = (
-    WeakKeyDictionary()
-)
 
 
 class StaticModel(Protocol):
@@ -127,12 +124,10 @@ def _of_size(
     sizes = (_room(items), width, -(-places // 16) * 16, -(-longest // 64) * 64)
     key = (*sizes, eos, invariant.active(), torch.get_float32_matmul_precision())
     with _changing:
-        fingerprint, kept = _made.get(model, (None, OrderedDict()))
-        if (
-            fingerprint is None or not fingerprint.unchanged()
-        ):  # the captured steps read the weights where they lie
-            kept = OrderedDict()
-            _made[model] = fingerprint_of_parts(model), kept
+        # the captured steps read the weights where they lie
+        kept: OrderedDict[tuple[object, ...], DeviceBeam] = derived(
+            model, OrderedDict, key="steps", reads="place"
+        )
         made = kept.pop(key, None)  # its buffers belong to this search until it is put back
         while len(kept) >= KEPT:
             kept.popitem(last=False)
@@ -156,6 +151,8 @@ def has_room(
     """
     if device.type != "cuda" or torch.is_autocast_enabled("cuda") or not static.fits(model):
         return False
+    if following(*model.parameters()) is not None or observed(model, evaluation=True) is not None:
+        return False  # captured steps call no hooks
     numbers = static.numbers(model, _room(items) * width, longest + 64)
     memory = torch.cuda.get_device_properties(device).total_memory
     return numbers * next(model.parameters()).element_size() <= memory // 32

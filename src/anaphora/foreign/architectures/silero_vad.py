@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +15,11 @@ from anaphora.foreign.published import PublishedModule
 from anaphora.foreign.rules import Pointwise, cell_rules
 from anaphora.kernels.packed import native
 from anaphora.kernels.packed.heard import Heard, HeardChunk
-from anaphora.kernels.snapshot import Snapshot
+from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import LSTM, Recurrent, inside
-from anaphora.nn.fingerprint import Fingerprint
 
 State = tuple[Tensor, Tensor, Tensor]
-_made: WeakKeyDictionary[nn.Module, tuple[HeardChunk, Fingerprint]] = WeakKeyDictionary()
 
 
 class SileroVAD(nn.Module):
@@ -89,16 +85,14 @@ class SileroVAD(nn.Module):
         (cell,) = self.lstm.cells
         if following(*given) is not None or type(cell) is not LSTM:
             return None
-        made = _made.get(self)
-        if made is None or not made[1].unchanged():
-            weights = list(self.parameters())
-            if not native.library.ready(*weights) or observed(*self.children()) or following(self.spectrum):
+
+        def make() -> HeardChunk | None:
+            if (
+                not native.library.ready(*self.parameters())
+                or observed(*self.children())
+                or following(self.spectrum)
+            ):
                 return None
-            own: list[tuple[dict[str, Any], Iterable[str]]] = [
-                (self._modules, tuple(self._modules)),
-                (self._parameters, tuple(self._parameters)),
-            ]
-            fingerprint = Fingerprint(*self.children(), entries=own, content=Snapshot(weights))
             strides = [(one.weight, one.bias, one.stride[0]) for one in self.convolutions]  # type: ignore[index]
             (w, u), bias = cell.gates.weights, cell.gates.bias
             assert bias is not None
@@ -107,8 +101,9 @@ class SileroVAD(nn.Module):
                     self.chunk, self.context, 128, self.spectrum[:, 0], strides, torch.cat((w, u), 1),  # type: ignore[arg-type]
                     bias, self.output.weight, self.output.bias,
                 )  # fmt: skip
-                _made[self] = made = HeardChunk(parts), fingerprint
-        return made[0]
+                return HeardChunk(parts)
+
+        return derived(self, make, reads="content", tensors=self.parameters())
 
     def encode(self, windows: Tensor) -> Tensor:
         """Chunks with the samples before them, ``(n, 576)`` -> what the LSTM reads, ``(n, 128)``."""

@@ -20,6 +20,8 @@ from torch.nn import functional as F
 from anaphora.kernels.invariant.alone import POINTWISE
 from anaphora.kernels.invariant.mode import under_all_names
 from anaphora.kernels.invariant.replacing import replaced_on_cpu
+from anaphora.native.following import following
+from anaphora.native.snapshot import Snapshot
 
 ROWS = 32
 """Rows of a block."""
@@ -50,7 +52,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return whole[: len(rows), :outputs].reshape(*input.shape[:-1], outputs)
 
 
-_kept: dict[int, tuple[weakref.ref[Tensor], int, Tensor]] = {}
+_kept: dict[int, tuple[weakref.ref[Tensor], Snapshot, Tensor]] = {}
 
 
 def _filled(weight: Tensor) -> Tensor:
@@ -61,14 +63,15 @@ def _filled(weight: Tensor) -> Tensor:
     more = [-size % TILE for size in weight.shape]
     if not any(more):
         return weight
-    if not isinstance(weight, nn.Parameter):
+    if not isinstance(weight, nn.Parameter) or following(weight) is not None:
         return F.pad(weight, (0, more[1], 0, more[0]))
     key = id(weight)
     held = _kept.get(key)
-    if held is not None and held[0]() is weight and held[1] == weight._version:
+    if held is not None and held[0]() is weight and held[1].unchanged():
         return held[2]
+    content = Snapshot([weight])
     made = F.pad(weight.detach(), (0, more[1], 0, more[0]))
-    _kept[key] = weakref.ref(weight, lambda _: _kept.pop(key, None)), weight._version, made
+    _kept[key] = weakref.ref(weight, lambda _: _kept.pop(key, None)), content, made
     return made
 
 

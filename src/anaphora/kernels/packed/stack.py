@@ -62,6 +62,10 @@ class Stack:
         norms = [t for part in parts if isinstance(part, Norm) for t in (part.gain, part.shift)]
         return layers[0].outward.weight.shape[0] % 16 == 0 and plain(*norms) and native.library.ready(*maps)
 
+    def holds(self, places: int) -> bool:
+        """Return True if sequences may have so many places, for which there are angles of rotary positions."""
+        return self._angles is None or places <= len(self._angles)
+
     def _own(self, tensor: Tensor) -> Tensor:
         self._kept.append(tensor.contiguous().clone())
         return self._kept[-1]

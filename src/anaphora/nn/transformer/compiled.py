@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from threading import RLock
-from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from itertools import chain
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,26 +12,15 @@ from torch.nn import functional as F
 
 from anaphora.kernels.decode.parts import Layer, Map, Norm
 from anaphora.kernels.packed.stack import Shape, Stack
-from anaphora.kernels.snapshot import Snapshot
+from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import MultiHead
-from anaphora.nn.fingerprint import Fingerprint, fingerprint_of_parts
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
 from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
 
 _FEWEST_ANGLES = 512
-
-
-class _Made(NamedTuple):
-    stack: Stack | None
-    fingerprint: Fingerprint
-    angles: int
-
-
-_made: WeakKeyDictionary[nn.Module, _Made] = WeakKeyDictionary()
-_lock = RLock()
 
 
 def whole_stack(layers: nn.Module, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
@@ -77,20 +65,25 @@ def _plain_call(layers: nn.Module, x: Tensor, mask: Tensor | None) -> bool:
 
 
 def packed_stack(layers: nn.Module, places: int) -> Stack | None:
-    """The layers with their weights packed, at the first call and again when they have changed; None where they do not fit."""
-    with _lock:
-        made = _made.get(layers)
-        if made is None or made.angles < places or not made.fingerprint.unchanged():
-            angles = max(places, _FEWEST_ANGLES)
-            unseen = observed(layers, evaluation=True) is None
-            parts = layers_of([*layers.children()], angles) if unseen else None
-            fits = parts is not None and Stack.fits(*parts)
-            weights = [*layers.parameters(), *layers.buffers()] if fits else []
-            fingerprint = fingerprint_of_parts(layers, Snapshot(weights) if fits else None)
-            with torch.no_grad():
-                made = _Made(Stack(*cast(Any, parts)) if fits else None, fingerprint, angles)
-            _made[layers] = made
-        return made.stack
+    """Return the layers with their weights packed, made at the first call and again when they have changed; None where they do not fit."""
+
+    def make() -> Stack | None:
+        if observed(*layers.children(), evaluation=True) is not None:
+            return None
+        parts = layers_of([*layers.children()], max(places, _FEWEST_ANGLES))
+        if parts is None or not Stack.fits(*parts):
+            return None
+        with torch.no_grad():
+            return Stack(*parts)
+
+    weights = chain(layers.parameters(), layers.buffers())  # looked for only where the stack is made
+    return derived(
+        layers,
+        make,
+        reads="content",
+        tensors=weights,
+        suits=lambda stack: stack is None or stack.holds(places),
+    )
 
 
 def layers_of(layers: list[nn.Module], places: int) -> tuple[list[Layer], Shape] | None:

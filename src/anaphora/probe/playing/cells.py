@@ -14,7 +14,8 @@ from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, 
 from anaphora.kernels.recurrence.front.graph import CannotTrace, Node, ancestors
 from anaphora.kernels.recurrence.front.trace import Trace as Watched
 from anaphora.kernels.recurrence.front.trace import trace
-from anaphora.nn.cell import Cell, named_tensors
+from anaphora.native.derived import named_tensors
+from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.playing.formulas import Writer, is_affine, shared

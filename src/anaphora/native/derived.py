@@ -1,4 +1,4 @@
-"""The one rule for what is derived from a module: it is used as long as the module's fingerprint stays the same.
+"""What is derived from a module: it is used as long as the module is what it was when the value was made.
 
 Traces, packed weights, captured CUDA graphs and compiled steps all depend on more than the arguments of a call:
 
@@ -6,38 +6,42 @@ Traces, packed weights, captured CUDA graphs and compiled steps all depend on mo
   `Fingerprint` compares every one with the object it was;
 - on **where parameters and buffers lie**: ``.to()``, ``.data = ...`` and replaced parameters. It compares address, shape,
   strides and type of every one;
-- on **what they hold**. What is derived either reads the parameters in place, or keeps a
-  `~anaphora.kernels.snapshot.Snapshot` of them, which finds every write: by optimizers, fused ones too, through ``.data``,
-  NumPy or a compiled program.
+- on **what they hold**. A value either reads the parameters in place, or is made of what they hold, and a `Snapshot` finds every
+  write: by optimizers, fused ones too, through ``.data``, NumPy or a compiled program.
+
+:func:`derived` keeps what is made of a module, :func:`table` what a module computes of its options alone.
 """
 
 from __future__ import annotations
 
 import sys
 import types
+import weakref
 from argparse import Namespace
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable
+from contextlib import nullcontext
 from operator import is_
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
+from torch.compiler import is_dynamo_compiling
 
-from anaphora.kernels.snapshot import Snapshot, same_bytes
 from anaphora.native.c import memory_of
-from anaphora.nn.cell import named_tensors
-from anaphora.nn.watched import Watched, changes
+from anaphora.native.following import following
+from anaphora.native.snapshot import Snapshot
 
 Value = TypeVar("Value")
 
 KEPT = 8  # versions of a module whose derived values are kept, so that a value that is switched to and fro is not made again
+_STORE = "_derived_values"  # the attribute of a module that holds what is derived from it
 _REGISTERED = (
     "_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
 )  # fmt: skip
-_UNSEEN = frozenset(vars(nn.Module())) - {"training"}
+_UNSEEN = frozenset((*vars(nn.Module()), _STORE)) - {"training"}
 # Of these, equal ones of one type are interchangeable.
 _SIMPLE = (int, str, bytes, type(None), torch.dtype, torch.device)
 _OPAQUE = (Tensor, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType)
@@ -50,22 +54,133 @@ _LISTS: dict[type, str] = {nn.ModuleList: "_modules", nn.ParameterList: "_parame
 _RECORDS = (types.SimpleNamespace, Namespace)
 
 
+class Entry(Generic[Value]):
+    """A value, and what its module was when it was made."""
+
+    __slots__ = ("fingerprint", "tensors", "value")
+
+    def __init__(self, value: Value, fingerprint: Fingerprint, tensors: dict[str, Tensor]):
+        self.value, self.fingerprint, self.tensors = value, fingerprint, tensors
+
+
+class _Store:
+    """What is derived from one module; a copy of the module begins without."""
+
+    def __init__(self, owner: nn.Module | None = None):
+        self.owner = None if owner is None else weakref.ref(owner)
+        self.lock = RLock()  # of this module alone; values of its parts are made within
+        self.entries: dict[Hashable, Entry[Any]] = {}
+        self.kept: dict[Hashable, OrderedDict[Hashable, tuple[object, Any]]] = {}
+
+    def __reduce__(self) -> tuple[type[_Store], tuple[()]]:
+        return _Store, ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Store:
+        return _Store()
+
+
+def derived(
+    module: nn.Module,
+    make: Callable[[], Value],
+    *,
+    key: Hashable = (),
+    reads: Literal["attributes", "place", "content"],
+    tensors: Iterable[Tensor] = (),
+    suits: Callable[[Value], bool] = lambda value: True,
+) -> Value:
+    """Return what ``make`` gave for ``module`` as it is now; it is made again when the module has changed.
+
+    ``make`` may give None, which is remembered, too: where the module does not fit, or where someone sees its parts
+    (`following.observed`). Threads may call it; one of them makes the value.
+
+    Args:
+        module: what the value is made of; its own parameters and buffers, its parts and all their attributes count.
+        make: makes the value; it must not change the module.
+        key: what else the value depends on; several are kept side by side, so it takes few values.
+        reads: ``"attributes"``: a value for which it does not matter which tensors the module has, as a program that gets them as arguments;
+            it serves again when old attributes come back. ``"place"``: a value that reads parameters where they lie. ``"content"``: one
+            made of what they hold.
+        tensors: with ``"content"``, those that the value was made of.
+        suits: whether a value serves this time; if not, it is made again.
+    """
+    return entry(module, make, key=key, reads=reads, tensors=tensors, suits=suits).value
+
+
+def entry(
+    module: nn.Module,
+    make: Callable[[], Value],
+    *,
+    key: Hashable = (),
+    reads: Literal["attributes", "place", "content"],
+    tensors: Iterable[Tensor] = (),
+    suits: Callable[[Value], bool] = lambda value: True,
+) -> Entry[Value]:
+    """Return the value of :func:`derived` as ``value``, beside ``tensors``: the module's parameters and buffers by name."""
+    store = vars(module).get(_STORE)
+    if (
+        store is None or store.owner is None or store.owner() is not module
+    ):  # a shallow copy has that of its original
+        vars(module).pop(_STORE, None)
+        store = vars(module).setdefault(_STORE, _Store(module))
+    found: Entry[Value] | None = store.entries.get((reads, key))
+    if found is not None and found.fingerprint.unchanged() and suits(found.value):
+        return found
+    with store.lock:
+        found = store.entries.get((reads, key))  # perhaps another thread has made it meanwhile
+        if found is not None and found.fingerprint.unchanged() and suits(found.value):
+            return found
+        # What is read is written down before the value is made: a write in between is found at the next call.
+        content = Snapshot(tensors) if reads == "content" else None
+        fingerprint = Fingerprint(module, content=content, whole=reads == "attributes")
+        named = named_tensors(module)
+        kept = store.kept.setdefault(key, OrderedDict()) if reads == "attributes" else OrderedDict()
+        before = kept.pop(fingerprint.key, None)
+        value = make() if before is None else before[1]
+        if value is None and content is not None:  # nothing was made of what the tensors hold
+            fingerprint = Fingerprint(module, whole=False)
+        # A key may name objects by their identity, which is theirs only while they live.
+        kept[fingerprint.key] = (fingerprint.identities, value)
+        if len(kept) > KEPT:
+            kept.popitem(last=False)
+        made = store.entries[reads, key] = Entry(value, fingerprint, named)
+        return made
+
+
+def forget(module: nn.Module) -> None:
+    """Drop all that is derived from a module itself."""
+    vars(module).pop(_STORE, None)
+
+
+def table(module: nn.Module, name: str, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    """Return the table that ``make`` gives, kept as an attribute where it is a plain tensor, which serves every later call.
+
+    Inside `torch.inference_mode` it would serve no training, and what a mode or a transform makes means nothing outside it. What
+    Dynamo makes is a plain tensor once its program has run.
+    """
+    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+        made = make()
+    if following(like) is None or is_dynamo_compiling():
+        setattr(module, name, made)
+    return made
+
+
+# ---------------------------------------------------------------------- what a module is
 class Fingerprint:
     """What modules are now. ``key`` is equal for equal attributes; `unchanged` looks again, in about a microsecond.
     `same` is quicker still: if it is true, nothing has changed; if not, or if it raises a KeyError, ask `unchanged`.
 
-    ``entries``: dictionaries and those of their keys that matter, too. ``content``: what the tensors hold matters as well.
+    ``content``: what the tensors hold matters as well. ``whole``: if not, only the modules' parts and tensors count, not their own
+    attributes, and the modules themselves are not kept alive.
     """
 
     def __init__(
         self,
         *modules: nn.Module,
-        entries: Iterable[tuple[dict[str, Any], Iterable[str]]] = (),
         content: Snapshot | None = None,
+        whole: bool = True,
     ):
         self._seen, self._content, walk = [changes[0]], content, _Walk()
-        found = [walk.module(module) for module in modules]
-        self.key: Hashable = (*found, *(walk.entries(held, names, walk.terms) for held, names in entries))
+        self.key: Hashable = tuple(walk.module(one) if whole else walk.parts(one) for one in modules)
         self.identities = walk.identities
         self.tensors = walk.tensors
         self._places = self._look()
@@ -80,9 +195,9 @@ class Fingerprint:
         else:
             places = zip(map(walk.name, content.tensors), content.places, strict=True)
             quick += [f"memory({name}) == {place}" for name, place in places]
-            quick += [f"same_bytes({walk.name(content.compared)})"] if content.compared else []
+            quick += [f"{walk.name(content.same_bytes)}()"] if content.compared or content.elsewhere else []
         walk.names.update(changes=changes, seen=self._seen, layouts=_guards(self.tensors), memory=memory_of)
-        walk.names.update(same_bytes=same_bytes, look=self._look, places=self._places)
+        walk.names.update(look=self._look, places=self._places)
         self.same = _expression(walk.names, quick)
 
     def unchanged(self) -> bool:
@@ -109,13 +224,6 @@ class Fingerprint:
         return [*map(memory_of, self.tensors), *offsets]
 
 
-def fingerprint_of_parts(model: nn.Module, content: Snapshot | None = None) -> Fingerprint:
-    """The fingerprint of a model's parts and of which parts it has; it does not keep the model itself alive."""
-    own = [(vars(model), ("training",)), (model._modules, tuple(model._modules))]
-    parts = [part for part in model._modules.values() if part is not None]
-    return Fingerprint(*parts, entries=own, content=content)
-
-
 def _expression(names: dict[str, object], terms: list[str]) -> Callable[[], bool]:
     """Whether all terms hold. A loop over them would take several times as long."""
     holds: Callable[[], bool] = eval(f"lambda: {' and '.join(terms) or True}", names)
@@ -130,36 +238,6 @@ def _guards(tensors: list[Tensor]) -> Callable[..., bool]:
 
 def _layout(tensor: Tensor) -> tuple[object, ...]:
     return tensor.dtype, tensor.device, tensor.shape, tensor.stride()
-
-
-class Derived(Generic[Value]):
-    """Values made for a module, one for each fingerprint it has had lately; safe among threads."""
-
-    def __init__(self, make: Callable[[Any], Value]):
-        self.make = make
-        self._lock = RLock()
-        self._now: tuple[Fingerprint, Value, dict[str, Tensor]] | None = None
-        self._kept: OrderedDict[Hashable, tuple[object, Value]] = OrderedDict()
-
-    def of(self, module: nn.Module) -> Value:
-        """The value that belongs to the module as it is now."""
-        return self.with_tensors(module)[0]
-
-    def with_tensors(self, module: nn.Module) -> tuple[Value, dict[str, Tensor]]:
-        """The value, and the module's parameters and buffers by name, which the caller must not change."""
-        now = self._now
-        if now is not None and now[0].unchanged():
-            return now[1:]
-        with self._lock:
-            fingerprint = Fingerprint(module)
-            before = self._kept.pop(fingerprint.key, None)
-            value = self.make(module) if before is None else before[1]
-            # A key may name objects by their identity, which is theirs only while they live.
-            self._kept[fingerprint.key] = (fingerprint.identities, value)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            self._now = (fingerprint, value, named_tensors(module))
-            return self._now[1:]
 
 
 class _Walk:
@@ -188,13 +266,18 @@ class _Walk:
         watched = isinstance(module, Watched)
         terms = self.counted if watched else self.terms
         held = self.name(attributes)
-        count = len(attributes) - ("_engines" in attributes)  # made at the first call
+        count = len(attributes) - (_STORE in attributes)  # made at the first call
         terms.append(f"{self.name(module)}.__class__ is {self.name(kind)}")
-        terms.append(f"len({held}) - ('_engines' in {held}) == {count}")
+        terms.append(f"len({held}) - ({_STORE!r} in {held}) == {count}")
         derived = getattr(kind, "_derived", ())  # names of attributes that are derived from the others
         seen = [name for name in attributes if name not in _UNSEEN and name not in derived]
         found = [self._class(kind), self.entries(attributes, seen, terms)]
         return (*found, *(self._registered(attributes[group], watched) for group in _REGISTERED))
+
+    def parts(self, module: nn.Module) -> Hashable:
+        """The parts and tensors of a module, without the module itself."""
+        groups = (module._modules, module._parameters, module._buffers)
+        return tuple(self._registered(group, False) for group in groups)
 
     def entries(self, held: dict[str, Any], names: Iterable[str], terms: list[str]) -> Hashable:
         found, place = [], self.name(held)
@@ -303,3 +386,74 @@ def _users(kind: type) -> bool:
 
 def _alike(values: Collection[object], known: tuple[object, ...]) -> bool:
     return len(values) == len(known) and all(map(is_, values, known))
+
+
+def named_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and buffer by name, as ``named_parameters`` and ``named_buffers`` find them, in a tenth of the time:
+    a layer on a GPU takes little more than their walk. What has several names is found by its first."""
+    found: dict[str, Tensor] = {}
+    seen = set()
+    waiting: list[tuple[str, nn.Module]] = [("", module)]
+    for path, part in waiting:
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[path + name] = tensor
+        waiting += [(f"{path}{name}.", child) for name, child in part._modules.items() if child is not None]
+    return found
+
+
+# ---------------------------------------------------------------------- modules that count changes
+changes: list[object] = [object()]  # holds another object after each change of any watched module
+
+
+class Watched(nn.Module):
+    """A module whose attributes, parts and hooks are counted as changed when they are set or removed.
+
+    What bypasses these methods is not counted: a value put into ``vars(module)``, the inside of a container.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        changes[0] = object()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        changes[0] = object()
+
+    def register_buffer(self, *args: Any, **kwargs: Any) -> None:
+        super().register_buffer(*args, **kwargs)
+        changes[0] = object()
+
+    def register_parameter(self, *args: Any, **kwargs: Any) -> None:
+        super().register_parameter(*args, **kwargs)
+        changes[0] = object()
+
+    def add_module(self, *args: Any, **kwargs: Any) -> None:
+        super().add_module(*args, **kwargs)
+        changes[0] = object()
+
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_forward_hook(*args, **kwargs))
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_forward_pre_hook(*args, **kwargs))
+
+    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_full_backward_hook(*args, **kwargs))
+
+    def register_full_backward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return _counted(super().register_full_backward_pre_hook(*args, **kwargs))
+
+
+def _counted(handle: Any) -> Any:
+    """Return the handle of a new hook; its removal counts as a change, too."""
+    remove = handle.remove
+
+    def removed() -> None:
+        remove()
+        changes[0] = object()
+
+    handle.remove = removed
+    changes[0] = object()
+    return handle
