@@ -25,6 +25,7 @@ from watchers import WATCHERS, Seen, gradients
 from anaphora.native import c as compiler
 
 DRAWS, UNWATCHED = 3, 30
+SLACK = 10.0  # weights and inputs are drawn: some are large
 WITHOUT = ("attention", "positions", "mixture", "rows in blocks")  # fast paths of PyTorch's operations
 ADDRESSES = (Tensor.data_ptr, compiler.memory_of)
 
@@ -83,9 +84,10 @@ def test_whoever_watches_sees_what_pytorch_would_do(name: str) -> None:
         if not watch.fits(BLOCKS[name]):
             continue
         for turn in range(DRAWS):
-            block, grad = drawn(BLOCKS[name], draw), draw.random() < 0.5
+            block = drawn(BLOCKS[name], draw)
+            grad = watcher == "gradient of gradient" or draw.random() < 0.5
             with torch.set_grad_enabled(grad), threads(1 if watch.apart else draw.choice((1, 2, 3))):
-                work = partial(compared, block, watch)
+                work = partial(compared, block, watch, SLACK)
                 said = in_child(work) if watch.apart else work()
             if said is not None:
                 wrong.append(f"{watcher}, draw {turn}: {said}")
@@ -111,7 +113,7 @@ def test_where_no_one_watches_kernels_are_at_work(name: str) -> None:
                     with torch.inference_mode(mode == "inference"), torch.no_grad(), addresses() as asked:
                         found.append([run(module, *inputs)])
             quick += bool(asked) and run is block.fast
-        if (said := difference(*found)) is not None:
+        if (said := difference(*found, SLACK)) is not None:
             wrong.append(f"{mode}, draw {turn}: {said}")
     assert not wrong, "\n".join(wrong)
     assert name in WITHOUT or quick >= 0.3 * UNWATCHED, f"{quick} of {UNWATCHED} by a kernel"

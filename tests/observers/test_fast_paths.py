@@ -113,7 +113,6 @@ PATHS: dict[str, tuple[str, ...] | str] = {
     "kernels/selective/native.py _scan": ("selective scan", "Mamba"),
     "kernels/selective/native.py library": ("selective scan", "Mamba"),
     "kernels/smoothing.py njit": NUMBERS,
-    "kernels/snapshot.py _memcmp": "compares the bytes of weights with those of a copy",
     "kernels/sound/native.py library": ("log mel",),
     "kernels/transducer/lattice.py njit": ("transducer loss",),
     "kernels/transducer/loss_gpu.py _kernel": ON_GPU,

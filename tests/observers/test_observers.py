@@ -44,8 +44,8 @@ def seen(block: Block, watcher: Watcher, fast: bool) -> Seen:
     return watcher.watch(block, module, run, inputs)
 
 
-def difference(found: Seen, wanted: Seen) -> str | None:
-    """The first difference in words."""
+def difference(found: Seen, wanted: Seen, slack: float = 1.0) -> str | None:
+    """The first difference in words; ``slack``: a factor of what rounding may differ by."""
     if len(found) != len(wanted):
         return f"{len(found)} values, not {len(wanted)}"
     for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
@@ -55,14 +55,14 @@ def difference(found: Seen, wanted: Seen) -> str | None:
             if type(one) is not type(other):
                 return f"value {number} is a {type(one).__name__}, not a {type(other).__name__}"
             error, size = float((one - other).detach().abs().max()), float(other.detach().abs().max())
-            if not error <= 2e-5 + 1e-4 * size:
+            if not error <= slack * (2e-5 + 1e-4 * size):
                 return f"value {number} is off by {error:.2g} of {size:.2g}"
         elif isinstance(one, Tensor) or isinstance(other, Tensor) or one != other:
             return f"value {number} is {str(one)[:300]}, not {str(other)[:300]}"
     return None
 
 
-def compared(block: Block, watcher: Watcher) -> str | None:
+def compared(block: Block, watcher: Watcher, slack: float = 1.0) -> str | None:
     try:
         wanted = seen(block, watcher, fast=False)
     except Exception as error:
@@ -71,7 +71,7 @@ def compared(block: Block, watcher: Watcher) -> str | None:
         found = seen(block, watcher, fast=True)
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:200]}"
-    return difference(found, wanted)
+    return difference(found, wanted, slack)
 
 
 def in_child(work: Callable[[], Any]) -> Any:

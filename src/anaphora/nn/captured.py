@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from anaphora.kernels import invariant
 from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
 from anaphora.kernels.recurrence.precision import tf32_allowed
-from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
+from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.nn import inside
 
 Work = Callable[..., tuple[Tensor, ...]]

@@ -27,8 +27,8 @@ from anaphora.models.language_passes import (
     states,
     written_out_loss,
 )
-from anaphora.native.graphs import can_capture
 from anaphora.native.following import observed
+from anaphora.native.graphs import can_capture
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
