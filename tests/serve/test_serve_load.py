@@ -278,6 +278,11 @@ def test_a_model_that_fails_does_not_end_the_server(start, monkeypatch, capsys):
     assert (answered.status, list(answered.json())) == (500, ["error"])
     assert "ZeroDivisionError" not in answered.body.decode()
     assert capsys.readouterr().err.count("ZeroDivisionError") == 1
+    with monkeypatch.context() as broken:
+        broken.setattr(run.exchange, "answer", lambda inputs, options: {}[inputs[0]])
+        assert one.client("POST", "/predict", {"inputs": ["\x1b[2Ja\u202e"]}).status == 500
+    said = capsys.readouterr().err
+    assert not {"\x1b", "\u202e"} & set(said)  # a client's words do not steer the terminal
     assert one.client("POST", "/predict", {"inputs": ["a"]}).status == 200
 
 

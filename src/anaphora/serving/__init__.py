@@ -11,9 +11,12 @@ How the pieces fit, from the socket to the model:
   ``config``, ``version``, ``limits``, ``lock``. Within ``with server.runs.using(name) as served`` it is not unloaded.
   Code that computes with ``served.estimator`` in a thread of its own holds ``served.lock`` meanwhile and appends to
   ``served.on_close`` what ends that thread.
-- `batching` is the queue and the thread of a run; `Served.ask` puts a request into it and awaits its answer.
+- `batching` has the queues of a run, one for quick requests and one for costly ones, each with its thread, and the turns in which
+  they use the model; `Served.ask` puts a request into one and awaits its answer.
+- `anaphora.web.cost` says what a request costs before it is computed; `limits` holds every bound, and the ledger of what is being
+  computed for whom. What asks a model for anything enters its cost there first.
 - `exchange` reads inputs, checks options and makes JSON of answers, for every task.
-- `refusals` are exceptions with a status and a sentence: raise one anywhere below a route. `limits` holds every bound.
+- `refusals` are exceptions with a status and a sentence: raise one anywhere below a route.
 
 **The same request and seed give the same bytes under any load.** Requests share a call of ``predict`` only where no bit of
 an answer can depend on its neighbours (`exchange.together`); otherwise each is a call of its own.

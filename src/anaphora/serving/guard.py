@@ -21,6 +21,8 @@ OPEN = ("/", "/docs", "/page.js", "/page.css", "/v2/health/live", "/v2/health/re
 """Served without a token: pages, which hold no secrets, and the probes of orchestrators."""
 SMALL_BODY = 1 << 16
 """Bytes of a body that is received whatever others send."""
+LONGEST_TRACEBACK = 20_000
+"""Characters of an error that are written to stderr."""
 GONE = 499
 """The status, in the metrics, of requests whose client left before the response began."""
 
@@ -187,6 +189,11 @@ class _Body:
         self._counted = 0
 
 
+def as_plain(text: str) -> str:
+    """The text with what could steer a terminal spelled out: an error may hold words of a client."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
 def as_refusal(error: BaseException) -> Refusal:
     """The status and the sentence of any error; one that is our fault is written to stderr whole."""
     if isinstance(error, Refusal):
@@ -197,5 +204,6 @@ def as_refusal(error: BaseException) -> Refusal:
         return Refusal(422, str(error))
     if out_of_memory(error):
         return Refusal(503, "memory ran out; send less at once.")
-    traceback.print_exception(error, file=sys.stderr)
+    text = "".join(traceback.format_exception(error))
+    print(as_plain(text[:LONGEST_TRACEBACK]), file=sys.stderr, flush=True)  # noqa: T201
     return Refusal(500, "something went wrong inside; the server's log says where.")

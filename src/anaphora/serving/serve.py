@@ -69,7 +69,7 @@ async def serving(
         app,
         http=Patient,
         ws=Talk,
-        log_level="critical",  # what strangers send is no news
+        log_level="critical",  # what strangers send is no news, and faults are written by the guard
         access_log=False,
         server_header=False,
         limit_concurrency=connections,

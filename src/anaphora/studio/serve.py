@@ -46,7 +46,7 @@ def serve(
     config = uvicorn.Config(
         app,
         http=Patient,
-        log_level="critical",  # what strangers send is no news
+        log_level="error",  # what strangers send is no news
         access_log=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,
