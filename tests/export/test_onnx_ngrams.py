@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import anaphora as an
 from anaphora.cli.main import run
 from anaphora.data.labelled_inputs import NGramInputs
 from anaphora.data.ngrams import PACKED, NGramSet
+from hostile_json import variants
 
 FAST = {"embedding": 8, "char_ngrams": 4, **BASE}
 ASKED = [*sentences(60, seed=3, longest=40), "", " \n ", "☃☃", "GOOD\tfilm", "x" * 3000]
@@ -186,3 +188,23 @@ def test_eight_bits_of_ngrams(tmp_path: Path) -> None:
     assert sizes[1] < 0.8 * sizes[0]
     found, wanted = rounded.predict_proba(ASKED), whole.predict_proba(ASKED)
     assert 0 < np.abs(found - wanted).max() < 0.05
+
+
+@pytest.mark.usefixtures("onnx")
+def test_odd_facts_of_an_export_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    """E10: whatever `export.json` says, sealed again, is refused or harmless when it is loaded and used."""
+    from anaphora.files.parsing import seal_of
+    from anaphora.runtime import load
+
+    exported(an.Classifier("ngrams").fit(rows(40), valid=rows(8)), tmp_path)
+    out = tmp_path / "out"
+    whole, refused = json.loads((out / "export.json").read_text(encoding="utf-8")), 0
+    for how, document in islice(variants(whole), 0, None, 3):
+        document["sha256"] = seal_of(document)
+        (out / "export.json").write_text(json.dumps(document), encoding="utf-8")
+        try:
+            load(out).predict(["good"])
+        except an.AnaphoraError as error:
+            refused += 1
+            assert "\n" not in str(error), how  # noqa: PT017
+    assert refused > 30

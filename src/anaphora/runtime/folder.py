@@ -7,20 +7,53 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.files.parsing import seal_of
 from anaphora.files.protobuf import stored_elsewhere
+from anaphora.files.schemas import problem
 
 FORMAT = 2
 MANIFEST = "export.json"
 LARGEST = 1 << 26
 """Bytes of the manifest; that of a tagger holds a table of its tags."""
 Array = np.ndarray[Any, Any]
+
+
+Count = Annotated[int, Field(ge=0, lt=1 << 31)]
+Positive = Annotated[int, Field(ge=1, lt=1 << 31)]
+
+
+class Facts(BaseModel):
+    """What the manifest says of any task, as far as a single number or word; each task takes apart what is its own."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    window: Positive = 1
+    horizon: Positive = 1
+    max_tokens: Count | None = None
+    history: Count = 0
+    size: list[Annotated[int, Field(ge=1, lt=1 << 16)]] = [1, 1]
+    outputs: Annotated[int, Field(ge=1, lt=1 << 24)] = 1
+    scan: str = ""
+    begin: Count | None = None
+    end: Count | None = None
+    lines: bool = False
+    backward: bool = False
+    context: Count | None = None
+    sample: dict[str, Any] = {}
+    search: dict[str, Any] = {}
+    factor: Positive = 1
+    ctc_weight: FiniteFloat = 0.0
+    never: list[Count] = []
+    voices: Positive = 1
+    places: Count | None = None
+    attends: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +98,7 @@ class Exported:
             raise RunError(f"{self.path / name}: there is no such file; export the run again.")
         return self.files[name]
 
-    def damaged(self, error: Exception) -> RunError:
+    def damaged(self, error: Exception | str) -> RunError:
         """What to raise where a file does not hold what an export wrote."""
         return RunError(f"{self.path} cannot be used ({error}); export the run again.")
 
@@ -102,6 +135,8 @@ def read_folder(folder: str | Path, *, trust: bool = False) -> Exported:
                 raise ValueError(f"the numbers of {outside} in {name} are in another file")
         graphs = {str(name): Described.of(one) for name, one in given["graphs"].items()}
         facts = dict(given["facts"])
+        if reason := problem(Facts, facts):
+            raise ValueError(f"facts.{reason}")
         return Exported(path, str(given["task"]), str(given["preset"]), graphs, facts, files, trust)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{path / MANIFEST} is not an export's ({error}); export the run again.") from None
@@ -115,6 +150,11 @@ def _verified(path: Path, digest: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != digest:
         raise RunError(f"{path}: is not the file that was exported; export the run again.")
     return content
+
+
+def first_line(error: Exception) -> str:
+    """Return the reason of an error of onnxruntime, for the middle of a sentence."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 class Session:
@@ -136,8 +176,19 @@ class Session:
                 exported.files[f"{graph}.onnx"], options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime has no base class of its own for what it cannot read
-            raise exported.damaged(error) from None
+            raise exported.damaged(first_line(error)) from None
+        known = {one.name for one in self._session.get_outputs()}
+        wanted = {one.name for one in self._session.get_inputs()}
+        if wanted - set(self.described.inputs) or not set(self.described.outputs) <= known:
+            raise exported.damaged(f"{graph}.onnx has other inputs or outputs than {MANIFEST} says")
+        if not self.described.outputs or len(set(self.described.outputs)) < len(self.described.outputs):
+            raise exported.damaged(f"{MANIFEST} names no outputs of {graph}.onnx, or one twice")
+        self._damaged = exported.damaged
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         outputs = self.described.outputs
-        return dict(zip(outputs, self._session.run(list(outputs), inputs), strict=True))
+        try:
+            found = self._session.run(list(outputs), inputs)
+        except Exception as error:  # as above: inputs that were checked, and do not fit the graph
+            raise self._damaged(first_line(error)) from None
+        return dict(zip(outputs, found, strict=True))

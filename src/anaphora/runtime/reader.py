@@ -40,6 +40,7 @@ class SequenceReader:
             self._take(learnt, exported.facts)
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
+        self._damaged = exported.damaged
         self._session = Session(exported, threads=threads)
         self._name = next(iter(self._session.described.inputs))
 
@@ -55,6 +56,9 @@ class SequenceReader:
         found = np.zeros((len(encoded), self._outputs))
         for rows in in_order(encoded, together(encoded)):
             table, lengths = padded([encoded[i] for i in rows])
-            (found[rows],) = self._session(**{self._name: table, "lengths": lengths}).values()
+            (scores,) = self._session(**{self._name: table, "lengths": lengths}).values()
+            if scores.shape != (len(rows), self._outputs):
+                raise self._damaged(f"the graph has not the {self._outputs} outputs that are said")
+            found[rows] = scores
         check_finite(found)
         return found
