@@ -1,7 +1,7 @@
 """One operation in the place of several of PyTorch's: a kernel for its values, another for its gradient.
 
-:func:`fused` is the only autograd function around a kernel that keeps nothing but tensors between its two passes. Where
-someone follows PyTorch's operations, in the forward or in the backward pass, they are those of ``reference``; so are those of a gradient
+:func:`fused` is the autograd function around such kernels. Where someone follows PyTorch's operations, in the forward or in the
+backward pass, they are those of ``reference``; so are those of a gradient
 that is differentiated again. Forward-mode derivatives, transforms of ``torch.func``, traces and modes therefore work wherever the reference does.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from anaphora.kernels.invariant import in_groups
@@ -64,13 +63,8 @@ def differentiable(plan: Plan, call: Call, given: Arguments) -> tuple[Tensor, St
 def gradient_by_torch(
     plan: Plan, call: Call, tensors: Sequence[Tensor], needs: Sequence[bool], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """The gradient as torch operations, which can be differentiated again."""
-    y, last = differentiable(plan, call, call.arguments(tensors))
-    pairs = [(v, g) for v, g in zip((y, *last), grads, strict=True) if g is not None and v.requires_grad]
-    wanted = [t for t, need in zip(tensors, needs, strict=True) if need]
-    outputs, weights = [v for v, _ in pairs], [g for _, g in pairs]
-    found = iter(torch.autograd.grad(outputs, wanted, weights, create_graph=True, allow_unused=True))
-    return [next(found) if need else None for need in needs]
+    """Return the gradient by torch operations, which can be differentiated again."""
+    return _bptt.gradients(tensors, grads, needs, {"plan": plan, "call": call, "passes": LOOP_PASSES})
 
 
 def _forward(
