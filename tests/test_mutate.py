@@ -98,28 +98,18 @@ def test_the_tests_of_a_fault_are_those_that_enter_its_function_cheapest_file_fi
 
 def test_tests_that_were_not_recorded_are_chosen_by_imports(mutate: ModuleType, tmp_path: Path) -> None:
     files = {
-        "src/anaphora/__init__.py": "HOMES = {'Near': 'anaphora.nn.near'}",
         "src/anaphora/nn/far.py": "",
-        "src/anaphora/nn/near.py": "from anaphora.nn import far",
-        "tests/shared.py": "import anaphora.nn.far",
+        "src/anaphora/nn/near.py": "from anaphora.nn.far import y",
         "tests/nn/test_near.py": "from anaphora.nn.near import x",
         "tests/cli/test_near.py": "from anaphora.nn.near import x",
-        "tests/cli/test_all.py": "import anaphora",
-        "tests/cli/test_shared.py": "import shared",
+        "tests/cli/test_far.py": "from anaphora.nn.far import y",
         "tests/test_other.py": "import os",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    nearest = mutate.Imports(tmp_path).nearest(mutate.Fault("nn/far.py", 1, 0, "sign", "", ""))
-    assert nearest == [
-        *(
-            "tests/nn/test_near.py",
-            "tests/cli/test_near.py",
-            "tests/cli/test_shared.py",
-            "tests/cli/test_all.py",
-        ),
-    ]
+    found = mutate.nearest(mutate.Tree(tmp_path), mutate.Fault("nn/far.py", 1, 0, "sign", "", ""))
+    assert found == ["tests/cli/test_far.py", "tests/nn/test_near.py", "tests/cli/test_near.py"]
 
 
 @pytest.mark.slow

@@ -36,7 +36,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from mutation.faults import Fault, draw, faults_of  # noqa: E402
-from mutation.selection import MOST_FILES, Calls, Imports  # noqa: E402
+from mutation.selection import MOST_FILES, Calls, nearest  # noqa: E402
+from quick import Tree  # noqa: E402
 from same import checkout  # noqa: E402
 
 PACKAGE = Path("src/anaphora")
@@ -86,14 +87,14 @@ class Net:
     """Whether a test that failed with a fault passes without it."""
 
     @functools.cached_property
-    def imports(self) -> Imports:
-        return Imports(self.root)
+    def tree(self) -> Tree:
+        return Tree(self.root)
 
     def look(self, fault: Fault) -> Result:
         """Put the fault in, run the tests that can see it until one fails, and take it out again."""
         begun = time.monotonic()
         tests = self.calls.candidates(fault, self.seconds)
-        tests += [one for one in self.imports.nearest(fault) if one not in self.calls.files][:MOST_FILES]
+        tests += [one for one in nearest(self.tree, fault) if one not in self.calls.files][:MOST_FILES]
         caught = None
         while tests:
             with self._with(fault):

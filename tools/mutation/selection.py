@@ -2,24 +2,22 @@
 
 A recorded test (calls.py) is chosen if it enters the function in which the fault lies. A fault in no function, or in one that
 no test enters in its own process, is looked for by the tests that enter any function of its file. Files of tests that
-were not recorded are chosen by how few imports lie between them and the module of the fault.
+were not recorded are chosen by how few imports lie between them and the module of the fault, as by tools/quick.py.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mutation.faults import Fault
+from quick import Tree
 
 MOST_FILES = 12
 """Files of tests that are chosen by imports for one fault."""
-_MODULE = re.compile(r"anaphora(\.\w+)+")
 
 
 @dataclass
@@ -73,56 +71,12 @@ class Calls:
         return chosen
 
 
-class Imports:
-    """Which file of a checkout imports which module of the package; tests and what they share included."""
+def nearest(tree: Tree, fault: Fault) -> list[str]:
+    """Return files of tests, those with the fewest imports between them and the fault first; of equally near ones
+    those in the folder of its name."""
+    distances = tree.distances([f"src/anaphora/{fault.path}"])
 
-    def __init__(self, root: Path):
-        self.tests = root / "tests"
-        package = root / "src" / "anaphora"
-        modules = {self._dotted(path, package): path for path in package.rglob("*.py")}
-        shared = {path.stem: path for path in self.tests.rglob("*.py")}
-        self.importers: dict[Path, set[Path]] = {}
-        for path in [*modules.values(), *self.tests.rglob("*.py")]:
-            for name in self._named(ast.parse(path.read_bytes())):
-                place = modules.get(name) or (shared.get(name) if path.is_relative_to(self.tests) else None)
-                if place is not None and place != path:
-                    self.importers.setdefault(place, set()).add(path)
-        self.package = package
+    def order(place: str) -> tuple[int, bool, str]:
+        return distances[place], Path(place).parts[1] != fault.folder, place
 
-    @staticmethod
-    def _dotted(path: Path, package: Path) -> str:
-        parts = path.relative_to(package.parent).with_suffix("").parts
-        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-    @staticmethod
-    def _named(tree: ast.AST) -> Iterator[str]:
-        """Give the modules that a file names, in an import or in a text from which one is imported later."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                yield from (one.name for one in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                yield node.module
-                yield from (f"{node.module}.{one.name}" for one in node.names)
-            elif (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and _MODULE.fullmatch(node.value)
-            ):
-                yield node.value
-
-    def nearest(self, fault: Fault) -> list[str]:
-        """Return files of tests, those with the fewest imports between them and the fault first; of equally near ones
-        those in the folder of its name."""
-        start = self.package / fault.path
-        distance, layer = {start: 0}, [start]
-        while layer:
-            found = {after for place in layer for after in self.importers.get(place, ())} - distance.keys()
-            distance |= dict.fromkeys(found, distance[layer[0]] + 1)
-            layer = sorted(found)
-        files = [one for one in distance if one.is_relative_to(self.tests) and one.name.startswith("test_")]
-
-        def order(file: Path) -> tuple[int, bool, str]:
-            place = file.relative_to(self.tests)
-            return distance[file], place.parts[0] != fault.folder, place.as_posix()
-
-        return [f"tests/{one.relative_to(self.tests).as_posix()}" for one in sorted(files, key=order)]
+    return sorted((one for one in distances if Path(one).name.startswith("test_")), key=order)
