@@ -8,6 +8,7 @@ import os
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +88,15 @@ def test_a_size_is_refused_before_memory_is_taken(tmp_path, monkeypatch):
         read_bytes(tmp_path / "a")
     monkeypatch.setenv("ANAPHORA_MAX_BYTES", "1 MiB")
     assert len(read_bytes(tmp_path / "a")) == 2000
+
+
+@pytest.mark.parametrize("size", [0, 10, 200_000])
+def test_an_array_ends_where_its_head_says(tmp_path, size):
+    numbers = np.arange(size, dtype=np.float64)
+    np.save(tmp_path / "numbers.npy", numbers)
+    with open(tmp_path / "numbers.npy", "ab") as longer:
+        longer.write(bytes(24))
+    np.testing.assert_array_equal(load_npy(tmp_path / "numbers.npy"), numbers)
 
 
 @pytest.mark.parametrize("text", ["many", "-1", "1.5G", "9" * 30, "٣"])
