@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.foreign.architectures import ARCHITECTURES
 from anaphora.settings.removed import REMOVED
 
 
@@ -165,3 +166,33 @@ def test_nothing_and_an_empty_file_are_named(tmp_path: Path, capsys: pytest.Capt
         assert main.run(["import", str(tmp_path / name), "-o", str(tmp_path / "run")]) == 2
         assert why in capsys.readouterr().err
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "context", "longest"),
+    [
+        ("bert", 19, 18),
+        ("electra", 19, 18),
+        ("distilbert", 19, 18),
+        ("roberta", 17, 16),
+        ("opt", 20, None),
+        ("gpt2", 20, None),
+    ],
+)
+def test_how_long_a_text_may_be_follows_from_the_places_of_a_config(
+    kind: str, context: int, longest: int | None
+) -> None:
+    derive = ARCHITECTURES[kind].derive
+    assert derive is not None
+    width = {"hidden_size": 16, "embedding_size": 16, "n_embd": 16}
+    found = derive(width | {"max_position_embeddings": 20, "n_positions": 20})
+    assert (found["context"], found.get("max_tokens")) == (context, longest)
+
+
+def test_the_places_of_roberta_are_counted_from_the_third_both_ways() -> None:
+    roberta = ARCHITECTURES["roberta"]
+    assert roberta.derive is not None
+    assert roberta.complete is not None
+    settings = roberta.derive({"max_position_embeddings": 20})
+    assert settings["max_positions"] == 18
+    assert roberta.complete(settings)["max_position_embeddings"] == 20
