@@ -16,7 +16,7 @@ from pathlib import Path
 from mutation.faults import Fault
 from quick import Tree
 
-MOST_FILES = 12
+MOST_FILES = 40
 """Files of tests that are chosen by imports for one fault."""
 
 
