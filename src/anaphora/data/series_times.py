@@ -124,8 +124,9 @@ def strange(times: Sequence[str]) -> tuple[str, int, str] | None:
     if sum(stamp is not None for stamp in stamps) < MOSTLY * len(stamps):
         return None
     for place, (text, stamp) in enumerate(zip(texts, stamps, strict=True)):
-        if text and stamp is None:
-            return ("another form" if looks_like_time(text) else "impossible"), place, text
+        if text and stamp is None:  # midnight at the end of a day is written 24:00 by some
+            known_form = looks_like_time(text) or looks_like_time(text.replace("24:00", "00:00"))
+            return ("another form" if known_form else "impossible"), place, text
     offsets = [stamp.utcoffset() for stamp in stamps if stamp is not None]
     known = [offset.total_seconds() for offset in offsets if offset is not None]
     if known and max(known) - min(known) > SUMMER:
