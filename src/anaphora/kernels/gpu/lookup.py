@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS, Kernel, serves
+from anaphora.native.following import needs_gradient
 from anaphora.native.fused import Backward, fused
 
 FEW = 3072  # symbols up to which torch has a kernel of its own that does not sort
@@ -62,7 +63,7 @@ _sum = Kernel(SOURCE, "sum_rows")
 def look_up(symbols: Tensor, table: Tensor, scale: float = 1.0) -> Tensor:
     """``(…)`` whole numbers and ``(rows, width)`` -> ``(…, width)``, times ``scale``."""
     count, rows = symbols.numel(), len(table)
-    worth = table.requires_grad and torch.is_grad_enabled() and FEW < count <= MOST // rows
+    worth = needs_gradient(table) and FEW < count <= MOST // rows
     if worth and symbols.dtype == torch.long and table.dtype in KINDS and serves(symbols, table):
         found: Tensor = _looked_up(symbols, table, scale=scale)
         return found

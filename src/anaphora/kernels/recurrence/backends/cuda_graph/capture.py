@@ -23,6 +23,7 @@ from anaphora.kernels.recurrence.backends.torch_ops.bptt import gradient_by_torc
 from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES, Passes
 from anaphora.kernels.recurrence.front.plan import Plan
 from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.native.following import needs_gradient
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 
 name: BackendName = "cuda_graph"
@@ -54,7 +55,7 @@ def run_captured(
     fewer launches: it runs shapes that are not captured.
     """
     tensors = given.flat()
-    grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    grad = needs_gradient(*tensors)
     if lengths is not None:
         lengths = lengths.to(given.steps[0].device, torch.int64)
     captured = _captured(plan, given, lengths, reverse, grad, passes)

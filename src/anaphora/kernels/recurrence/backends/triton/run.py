@@ -12,6 +12,7 @@ from anaphora.kernels.recurrence.backends.cuda_graph.capture import run_captured
 from anaphora.kernels.recurrence.backends.triton.passes import GENERATED_PASSES, programs, ran_before
 from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate
 from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.native.following import needs_gradient
 
 name: BackendName = "triton"
 about = "kernels generated for the cell, a few per step, captured as a CUDA graph"
@@ -49,7 +50,7 @@ def run(job: Job) -> Result:
 def compiled_before(plan: Plan, run: LayerRun) -> bool:
     """Whether the kernels have run for such tensors, so that nothing has to be compiled."""
     tensors = (*run.steps, *run.rows, *run.initial, *(run.params or {}).values())
-    grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    grad = needs_gradient(*tensors)
     return ran_before(plan, run.steps[0].dtype, run.lengths is not None, grad)
 
 
