@@ -254,6 +254,15 @@ def test_a_device_is_never_replaced() -> None:
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").is_symlink(), reason="the system has no such link")
+def test_a_link_of_the_system_is_never_replaced() -> None:
+    before = os.readlink("/dev/stdout")
+    for write in (piecewise, log, lambda path: door.replace_file(path, b"new")):
+        with pytest.raises(Refused, match="is a link of the system"):
+            write(Path("/dev/stdout"))
+    assert os.readlink("/dev/stdout") == before
+
+
 @pytest.mark.parametrize("write", [piecewise, lambda path: door.replace_file(path, b"new")])
 def test_what_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Write

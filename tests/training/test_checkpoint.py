@@ -13,10 +13,11 @@ import torch
 from training_toy import Heard, finish, outcome, toy_trainer
 
 from anaphora.errors import RunError
+from anaphora.files.parsing import canonical
 from anaphora.training import checkpoint as module
 from anaphora.training.checkpoint import CheckpointFolder, Unusable, read, verify
 from anaphora.training.verify import verify_run
-from anaphora.training.weights import canonical, pack
+from anaphora.training.weights import pack
 
 
 @pytest.fixture(scope="module")

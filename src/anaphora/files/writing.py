@@ -188,7 +188,10 @@ def open_replaced(path: Path) -> int:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise `Refused` where a folder or a device stands at ``path``; a link or a pipe gives way, and is never opened."""
+    """Raise `Refused` where a folder or a device stands at ``path``; a link or a pipe gives way, and is never opened.
+
+    The links of the system that lead to devices and to what this process has open (``/dev/stdout``) stay.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -197,7 +200,10 @@ def check_replaceable(path: Path) -> None:
         raise Refused(path, "its name is not one of a file") from None
     if stat.S_ISDIR(mode):
         raise Refused(path, "is a folder, not a plain file", errno.EISDIR)
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+    if stat.S_ISLNK(mode):
+        if os.path.realpath(path.parent).startswith(("/proc", "/sys")) or path.parent == Path("/dev"):
+            raise Refused(path, "is a link of the system, not a plain file")
+    elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise Refused(path, "is a device, not a plain file")
 
 
