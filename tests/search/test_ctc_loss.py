@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from anaphora.errors import DataError
 from anaphora.search import ctc_loss
-from anaphora.search.ctc._loss import _rows_cpu, _rows_torch
+from anaphora.search.ctc._loss import _Job, _rows_cpu, _rows_torch
 
 
 def every_path(log_p: Tensor, target: tuple[int, ...], blank: int) -> float:
@@ -312,3 +312,19 @@ def test_a_gradient_is_differentiable_again(normalized: bool) -> None:
     torch.testing.assert_close(
         (second * direction).nansum(), (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-7
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_only_rows_of_tiny_probabilities_take_the_slower_road(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slower: list[int] = []
+    inside = _Job._in_logarithms
+    monkeypatch.setattr(_Job, "_in_logarithms", lambda self, row: slower.append(row) or inside(self, row))
+    logits = torch.randn(4, 40, 6, dtype=dtype, requires_grad=True)
+    ctc_loss(logits, [[1, 2, 3, 3], [4], [], [5, 1, 5, 2, 5]]).backward()
+    assert slower == []
+    unlikely = torch.zeros(2, 40, 6, dtype=dtype)
+    unlikely[1, :, 1] = -800.0  # a symbol that underflows as a probability
+    ctc_loss(unlikely, [[1, 2], [1, 2]])
+    assert slower == [1]
