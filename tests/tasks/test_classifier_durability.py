@@ -34,7 +34,14 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.parametrize("data", ["texts.tsv", "waves.npz", "glimpse.npz", "grid-lstm.npz"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "texts.tsv",
+        "glimpse.npz",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("waves.npz", "grid-lstm.npz")),
+    ],
+)
 def test_killed_it_ends_with_the_same_bytes(place, data, kills):
     whole, run = f"whole-{data}-{kills}", f"killed-{data}-{kills}"
     finish(place, *order(data, whole))

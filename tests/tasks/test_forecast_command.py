@@ -11,8 +11,8 @@ import signal
 
 import numpy as np
 import pytest
-from forecast_tiny import DIRECT, settings, tiny, waves, write_table
-from tasks_command import finish, kill_and_resume, kill_somewhere, lines, setting_words, start, wait_for
+from forecast_tiny import settings, tiny, waves, write_table
+from tasks_command import finish, kill_somewhere, lines, setting_words, start, wait_for
 from tasks_tiny import is_one_sentence
 
 import anaphora as an
@@ -95,25 +95,23 @@ def test_several_series_come_out_by_name(say, place):
     assert rows[0]["load"] == rows[4]["load"]
 
 
-@pytest.mark.parametrize("model", ["gru", "kalman"])
-def test_killed_again_and_again_it_ends_with_the_same_bytes(place, model):
-    more = {"iterations": 200} if model in DIRECT else {"steps": 150, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1}  # fmt: skip
-    finish(place, *order("whole", model, **more), "--force")
-    draw, run, kills = random.Random(model), f"killed-{model}", 0
-    if model in DIRECT:
-        for attempt in range(8):
-            shutil.rmtree(place / run, ignore_errors=True)
-            process = start(place, *order(run, model, **more))
-            starting = 2.5 / 2**attempt  # a quick machine has fitted it sooner
-            if kills := kill_somewhere(place, process, run, draw, starting=starting):
-                break
-        begun = (place / run / "config.json").exists()
-        finish(place, *(["resume", run] if begun else [*order(run, model, **more), "--force"]))
-    else:
-        kills = kill_and_resume(place, order(run, model, **more), draw, times=2, starting=1.0)
+def test_killed_while_it_is_fitted_in_one_go_it_is_fitted_again(place):
+    """The same bytes; `tests/contract` kills those that are trained by steps."""
+    finish(place, *order("whole", "kalman", iterations=200), "--force")
+    draw = random.Random("kalman")
+    for attempt in range(8):
+        shutil.rmtree(place / "killed", ignore_errors=True)
+        process = start(place, *order("killed", "kalman", iterations=200))
+        starting = 2.5 / 2**attempt  # a quick machine has fitted it sooner
+        if kills := kill_somewhere(place, process, "killed", draw, starting=starting):
+            break
+    begun = (place / "killed" / "config.json").exists()
+    finish(
+        place, *(["resume", "killed"] if begun else [*order("killed", "kalman", iterations=200), "--force"])
+    )
     assert kills
     for name in END_STATE:
-        assert (place / run / name).read_bytes() == (place / "whole" / name).read_bytes(), name
+        assert (place / "killed" / name).read_bytes() == (place / "whole" / name).read_bytes(), name
 
 
 def test_ctrl_c_and_changed_data(place, tmp_path):

@@ -6,11 +6,9 @@ import json
 import sys
 
 import pytest
-from tasks_command import finish, kill, lines, setting_words, start, wait_for
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.corpora import generate
 
 CONLL = """\
 -DOCSTART- -X- O
@@ -194,28 +192,3 @@ def test_mistakes_at_prediction_are_told_in_one_sentence(here, capsys):
         assert code == 2
         assert told in err
         assert len(err.strip().splitlines()) == 1
-
-
-def ended(folder):
-    """Every file of a finished run that says what came of it."""
-    passing = ("timings.jsonl", "lock")
-    return {
-        path.name: path.read_bytes()
-        for path in folder.iterdir()
-        if path.is_file() and path.name not in passing
-    }
-
-
-def test_killed_it_ends_with_the_same_bytes_after_resume(tmp_path):
-    rows = generate("names", size=300)
-    (tmp_path / "train.tsv").write_text("".join(f"{words}\t{tags}\n" for words, tags in rows))
-    settings = {"hidden": 8, "embedding": 8, "character_hidden": 4, "steps": 60, "batch_tokens": 200}
-    settings |= {"save_every": 7, "valid_every": 30, "log_every": 1, "device": "cpu"}
-    order = ["train", "tag", "train.tsv", "--model", "bilstm-crf"]
-    order += setting_words(settings)
-    finish(tmp_path, *order, "-o", "whole")
-    process = start(tmp_path, *order, "-o", "killed")
-    wait_for(process, lambda: lines(tmp_path / "killed") >= 33)
-    assert kill(process)
-    finish(tmp_path, "resume", "killed")
-    assert ended(tmp_path / "killed") == ended(tmp_path / "whole")
