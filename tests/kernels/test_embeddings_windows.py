@@ -231,3 +231,26 @@ def test_the_table_of_the_sigmoid_is_right_to_two_ten_millionths() -> None:
     for column, exact in ((0, 1 / (1 + np.exp(-f))), (1, np.logaddexp(0, f))):
         read = points[i, column] + (points[i + 1, column] - points[i, column]) * (place - i)
         assert np.abs(read - exact).max() < (2.5e-7 if column == 0 else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"other": np.zeros(2, np.int32)},
+        {"path_start": np.array([0, 4], np.int64)},
+        {"path_start": np.array([0, 2, 1], np.int64)},
+        {"path_start": np.array([1, 2], np.int64)},
+        {"path_label": np.zeros(1, np.float32)},
+    ],
+)
+def test_parts_of_the_outputs_that_do_not_go_together_never_reach_c(change: dict[str, np.ndarray]) -> None:
+    parts = {
+        "share": np.zeros(1, np.uint32),
+        "other": np.zeros(1, np.int32),
+        "path_start": np.array([0, 1, 3], np.int64),
+        "path_node": np.array([0, 0, 1], np.int32),
+        "path_label": np.zeros(3, np.float32),
+    }
+    assert Outputs(0, **parts).rows == 2
+    with pytest.raises(ValueError, match="lengths that go together"):
+        _ = Outputs(0, **parts | change).rows

@@ -51,6 +51,7 @@ WRONG["13.3"] = (
     lambda words, share, seed: list(range(30)),
     lambda words, share, seed: hidden(words, share, 0) if len(words) > 100 else [],
     lambda words, share, seed: [p for p in hidden(words, share, seed) if len(words) > 100],
+    lambda words, share, seed: [*hidden(words, share, seed)[:-1], len(words)],
 )
 
 # ---------------------------------------------------------------- 2: counting
