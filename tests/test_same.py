@@ -142,10 +142,20 @@ PLANTED = {
         "two processes differs first in",
         *("training/step.py", r"self\.group\.rank, part\)", "0, part)"),
     ),
+    "another digest of the files of data": (
+        "classify-text-transformer-number",
+        "fit differs first in run > config.json > data",
+        *("data/lines.py", r"file\.digest = hashlib\.sha256\(\)", 'file.digest = hashlib.sha256(b"salt")'),
+    ),
     "a threshold chosen by fewer labels": (
         "classify-text-conv-classes",
         "fit differs first in",
         *("tasks/thresholding.py", r"^LEAST = 50$", "LEAST = 1"),
+    ),
+    "an option about files that requests may set": (
+        "classify-text-conv-classes",
+        "server differs first in",
+        *("serving/exchange/options.py", r'"source_field", ', ""),
     ),
 }
 """What is changed: the case and the part that show it, and where the source is edited."""
