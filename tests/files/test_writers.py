@@ -414,9 +414,9 @@ def answers(folder: Path) -> None:
 PLACES: dict[str, tuple[Write, tuple[str, ...]]] = {
     "trace": (trace, ("t.trace/trace.json", "t.trace/arrays.safetensors", "t.trace/.trace.json.tmp")),
     "arpa": (arpa, ("out.arpa", "out.arpa.part")),
-    "n-grams": (lambda folder: grams().save(folder / "n"), ("n/ngram.json", f"n/.ngram.json.{os.getpid()}")),
-    "classical": (hmm, ("m.safetensors", f".m.safetensors.{os.getpid()}.part")),
-    "vectors": (vectors, ("v.txt", f".v.txt.{os.getpid()}.part")),
+    "n-grams": (lambda folder: grams().save(folder / "n"), ("n/ngram.json", "n/.ngram.json.PID")),
+    "classical": (hmm, ("m.safetensors", ".m.safetensors.PID.part")),
+    "vectors": (vectors, ("v.txt", ".v.txt.PID.part")),
     "packed vectors": (packed_vectors, ("v.bin.gz",)),
     "picture": (picture, ("p.html",)),
     "corpus": (corpus, ("c.jsonl",)),
@@ -436,7 +436,7 @@ PLACES: dict[str, tuple[Write, tuple[str, ...]]] = {
     ("name", "place"), [(name, place) for name, (_, places) in PLACES.items() for place in places]
 )
 def test_every_place_that_writes_is_safe_from_traps(tmp_path: Path, name: str, place: str, kind: str) -> None:
-    path, outside = tmp_path / "given" / place, tmp_path / "outside"
+    path, outside = tmp_path / "given" / place.replace("PID", str(os.getpid())), tmp_path / "outside"
     trap(kind, path, outside)
     with contextlib.suppress(AnaphoraError, Refused):  # a caller turns the latter into a sentence
         PLACES[name][0](tmp_path / "given")
