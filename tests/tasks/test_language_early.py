@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import anaphora as an
+from anaphora.data.text_stream import StreamBatch
 from anaphora.nn import embedding
+from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.training.journal import read_journal
 from anaphora.training.step import Stepper
 
@@ -74,3 +78,44 @@ def test_padding_learns_the_same_on_a_gpu(tmp_path, monkeypatch):
     _, padded = trained(tmp_path / "padded", "lstm", text, **given)
     monkeypatch.setattr(embedding, "_pads", lambda *_: False)
     assert trained(tmp_path / "plain", "lstm", text, **given)[1] == pytest.approx(padded, rel=1e-2)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_a_model_that_changes_between_two_steps_is_looked_at_again_on_a_gpu(dropout):
+    """The way to compute the loss was chosen at the first step: later hooks and another dropout had no effect."""
+    sizes = {"layers": 2, "hidden": 64, "heads": 2, "feedforward": 128, "context": 32, "dropout": dropout}
+    chosen = {"tokens": "word", "steps": 1, "batch_tokens": 256, "device": "cuda", "precision": "bf16"}
+    trained = an.LanguageModel(model="transformer", **chosen, **sizes).fit([words(2000, 50)], verbose=False)
+    model = trained.model_.train()
+    objective = LanguageObjective(trained.settings_, trained.tokenizer_.size, measure=dict, show=list)
+    ids = np.random.default_rng(0).integers(4, 50, (8, 33))
+    batch = StreamBatch(ids[:, :-1], ids[:, 1:], list(range(8)), True)
+
+    def losses():
+        found = []
+        for _ in range(4):
+            with torch.autocast("cuda", torch.bfloat16):
+                total = objective.loss(model, batch).total
+            total.backward()
+            model.zero_grad(set_to_none=True)
+            found.append(float(total))
+        return found
+
+    before = losses()
+    assert objective.captured
+    called = []
+    handle = model.body.stack.layers[1].feedforward.register_forward_hook(lambda *_: called.append(1))
+    seen = losses()
+    assert len(called) == 4
+    handle.remove()
+    if not dropout:
+        assert seen == pytest.approx(before, rel=1e-2)
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0 if dropout else 0.5
+    changed = losses()
+    if dropout:
+        assert len(set(changed)) == 1  # nothing is drawn any more
+    else:
+        assert len(set(changed)) > 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +28,8 @@ from anaphora.models.language_passes import (
     states,
     written_out_loss,
 )
-from anaphora.native.following import observed
+from anaphora.native.derived import derived
+from anaphora.native.following import following, observed
 from anaphora.native.graphs import can_capture
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
@@ -57,19 +59,20 @@ class LanguageObjective:
         self.chance = math.log(symbols)
         self._measure, self._show = measure, show
         self._carried: dict[tuple[int, int], Any] = {}
-        self._compiled: Callable[[Language, Tensor, Tensor], Tensor] | None = None
-        self._written_out = False
+        self._windowed: _Windowed | None = None
         self._own_loss = own_loss(settings)
 
     def loss(self, model: Language, batch: StreamBatch | LineBatch) -> LossSum:
         device = next(model.parameters()).device
         inputs, targets = batch.tensors(device)
         if isinstance(batch, StreamBatch) and model.body.context and self._own_loss is None:
-            windowed = self._windowed(model, device)
+            self._windowed = self._way(model, device)
             # one that is written out sees to it itself, where it is captured: the host would be late for each replay
-            order = nullcontext() if self._written_out else quickest_attention(inputs.shape[1], device)
+            written_out = self._windowed is not None and self._windowed.written_out
+            order = nullcontext() if written_out else quickest_attention(inputs.shape[1], device)
             with order:
-                return LossSum(windowed(model, inputs, targets), batch.symbols)
+                loss = window_loss if self._windowed is None else self._windowed.loss
+                return LossSum(loss(model, inputs, targets), batch.symbols)
         before = None
         if isinstance(batch, StreamBatch) and not batch.fresh:
             before = self._carried.get(batch.share)
@@ -85,32 +88,24 @@ class LanguageObjective:
     @property
     def captured(self) -> bool:
         """Whether a step is replayed from captured graphs of torch.compile, which overwrite what the last one left."""
-        return self._compiled is not None
+        return self._windowed is not None
 
-    def _windowed(
-        self, model: Language, device: torch.device
-    ) -> Callable[[Language, Tensor, Tensor], Tensor]:
+    def _way(self, model: Language, device: torch.device) -> _Windowed | None:
+        """Return how the loss of windows is computed on a GPU, chosen anew where the model has changed; None: by its modules."""
         own = isinstance(self.settings.model, Part)
         if device.type != "cuda" or self.settings.compile == "off" or own or not model.training:
-            return window_loss
-        if self._compiled is None:
-            model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
-            # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
-            alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
-            self._written_out = alone and is_written_out(model) and can_capture(device)
-            if self._written_out:
-                self._compiled = Replayed(unrolled_loss, model)
-            elif (
-                type(model.body) is TransformerBody
-                and is_lean(model.body.stack)
-                and observed(model.output) is None
-            ):
-                compiled = torch.compile(lean_loss, dynamic=False)
-                self._compiled = Replayed(compiled, model) if alone else compiled
-            else:
-                mode = "reduce-overhead" if alone else "default"
-                self._compiled = torch.compile(window_loss, dynamic=False, mode=mode)
-        return self._compiled
+            return None
+        if following() is not None:
+            return None
+        model.body.prepare(self.settings.context)  # a table made while compiling would be compiled twice
+        # A captured graph of kernels hands out its memory once: one part of a batch at a time, one process.
+        alone = self.settings.accumulate == 1 and not torch.distributed.is_initialized()
+        return derived(
+            model,
+            partial(_windowed, model, device, alone),
+            key=("loss of windows", alone, can_capture(device)),
+            reads="attributes",
+        )
 
     def _penalty(self, hidden: Tensor, reading: Reading) -> Tensor | float:
         s, y = self.settings, reading.states
@@ -173,6 +168,26 @@ def _merged(shares: list[Tensor]) -> Tensor:
     for index, share in enumerate(shares):
         whole[..., index :: len(shares), :] = share
     return whole
+
+
+class _Windowed(NamedTuple):
+    """A compiled or captured form of `window_loss`; ``written_out``: with passes of our own."""
+
+    loss: Callable[[Language, Tensor, Tensor], Tensor]
+    written_out: bool = False
+
+
+def _windowed(model: Language, device: torch.device, alone: bool) -> _Windowed | None:
+    """Return the quickest form of `window_loss` for this model; None where someone sees its parts at work."""
+    if observed(model) is not None:
+        return None
+    if alone and is_written_out(model) and can_capture(device):
+        return _Windowed(Replayed(unrolled_loss, model), written_out=True)
+    if type(model.body) is TransformerBody and is_lean(model.body.stack):
+        compiled = torch.compile(lean_loss, dynamic=False)
+        return _Windowed(Replayed(compiled, model) if alone else compiled)
+    mode = "reduce-overhead" if alone else "default"
+    return _Windowed(torch.compile(window_loss, dynamic=False, mode=mode))
 
 
 def window_loss(model: Language, inputs: Tensor, targets: Tensor) -> Tensor:
