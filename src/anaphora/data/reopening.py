@@ -23,6 +23,7 @@ class Described(Protocol):
 
 T = TypeVar("T", bound=Described)
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=1 << 16)]
 
 
@@ -44,7 +45,8 @@ class DataFacts(BaseModel):
     size: Count | list[Annotated[int, Field(ge=1, lt=1 << 16)]] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] = 0
     rows: Count = 0
-    bytes: Count = 0
+    bytes: Count | list[Count] = 0
+    """A list, as `sha256`, where the data are parallel files."""
     frames: Count = 0
     features: Count = 0
     pictures: Count = 0
@@ -53,7 +55,7 @@ class DataFacts(BaseModel):
     series: Count = 0
     least: Count = 0
     count: Count | FiniteFloat | None = 0
-    skipped: dict[Text, Count] = {}
+    skipped: dict[Text, Count | dict[Text, Count]] = {}
     columns: Count | list[Text] | None = None
     named: list[Text] = []
     splits: list[Text] = []
@@ -62,7 +64,7 @@ class DataFacts(BaseModel):
     time_field: Text | Count | None = None
     of: DataFacts | None = None
     pairs: DataFacts | None = None
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    sha256: Digest | list[Digest] | None = None
 
 
 class _Roles(RootModel[dict[str, DataFacts]]):

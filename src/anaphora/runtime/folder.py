@@ -34,7 +34,8 @@ class Facts(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    window: Positive = 1
+    window: Count = 1
+    """0: as many steps as there are."""
     horizon: Positive = 1
     max_tokens: Count | None = None
     history: Count = 0

@@ -168,10 +168,9 @@ def choose_input(where: str, names: Sequence[str], learnt: Mapping[str, Any], gi
 
 
 def no_columns(where: object, role: str, fields: Mapping[str, Any]) -> None:
-    """A `DataError` where columns are named of data that have none. Those that were named for the training data may not be in dev
-    data of another kind."""
+    """A `DataError` where columns are named of training data that have none. Dev and test data may be of another kind than these."""
     named = [field for field in (SOURCE, TARGET) if fields.get(field)]
-    if named and role not in ("dev", "valid"):
+    if named and role == "train":
         raise DataError(
             f"{where} has no columns, so {named[0]} = {str(fields[named[0]])[:40]!r} names none; leave it out."
         )
