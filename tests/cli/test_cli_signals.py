@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,28 +64,41 @@ def test_nohup_is_respected(monkeypatch):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+SERVED = """
+import asyncio, os, signal, sys
+import uvicorn
+from anaphora.web.listening import Patient, Server, listen
+
+number = int(sys.argv[1])
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+class Ending(Server):
+    async def end(self):
+        print("in order", flush=True)
+
+async def serve():
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    while not server.started:
+        await asyncio.sleep(0.001)
+    os.kill(os.getpid(), number)
+    await serving
+
+listening = listen(0)
+server = Ending(uvicorn.Config(lambda *given: None, http=Patient, lifespan="off", log_level="critical"))
+asyncio.run(serve())
+print("what follows", flush=True)
+"""
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_what_follows_a_server_is_done_whatever_signal_ends_it(number):
-    """uvicorn raised the signal again, before the trainings of the studio were ended."""
-    uvicorn = pytest.importorskip("uvicorn")
-    from anaphora.web.listening import Patient, Server, listen
+    """uvicorn raised the signal again, before the trainings of the studio were ended.
 
-    done: list[str] = []
-
-    class Ending(Server):
-        async def end(self) -> None:
-            done.append("in order")
-
-    listening = listen(0)
-    server = Ending(uvicorn.Config(lambda *given: None, http=Patient, lifespan="off", log_level="critical"))
-
-    async def serve() -> None:
-        serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-        while not server.started:
-            await asyncio.sleep(0.001)
-        os.kill(os.getpid(), number)
-        await serving
-
-    asyncio.run(serve())
-    done.append("what follows")
-    assert done == ["in order", "what follows"]
+    In a process of its own: signals need its main thread, where tests of the page leave a loop running in this one.
+    """
+    pytest.importorskip("uvicorn")
+    done = subprocess.run(
+        [sys.executable, "-c", SERVED, str(int(number))], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.splitlines() == ["in order", "what follows"], done.stderr
+    assert done.returncode == 0, done.stderr

@@ -43,7 +43,11 @@ def run(folder: Path) -> Path:
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_draws(view: str, run: Path, tmp_path: Path) -> None:
     picture = tmp_path / f"{view}.svg"
-    assert main.run(["inspect", str(run), "--view", view, "--text", TEXT, "--svg", str(picture)]) == 0
+    code = main.run(["inspect", str(run), "--view", view, "--text", TEXT, "--svg", str(picture)])
+    if view == "sampling" and "bert" in str(run):  # it fills places, and draws no next symbol
+        assert code == 2
+        return
+    assert code == 0
     assert picture.read_text().startswith("<svg")
 
 
@@ -67,7 +71,7 @@ def test_the_probe_equals_the_model(folder: Path, run: Path) -> None:
     with torch.no_grad():
         logits = m.model_.eval()(read, torch.tensor([read.shape[1]])) if masked else m.model_.eval()(read)
     expected = logits[0].log_softmax(-1).sort(-1, descending=True).values
-    found = trace.arrays["sorted_log_probs"].values
+    found = np.array([row["log_probs"] for row in trace.tables["top"]])
     np.testing.assert_allclose(found, expected[:, : found.shape[1]].numpy(), atol=1e-5)
     body, weights = m.model_.body, _weights(trace)
     with torch.no_grad():

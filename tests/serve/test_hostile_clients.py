@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 
 import pytest
 from hostile_clients import CLOSED, FINE, HOSTILE, LEFT
 from test_serve_socket import Process
+
+import own_loop
 
 pytestmark = pytest.mark.xdist_group("serve")
 HONEST = {
@@ -40,11 +41,7 @@ def honest(started: Process) -> dict[str, object]:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_honest_client_gets_the_same_answers_after_a_hostile_one(attacked, name):
     started, wanted = attacked
-    with_bounds = asyncio.new_event_loop()
-    try:
-        outcome = with_bounds.run_until_complete(HOSTILE[name](started.port))
-    finally:
-        with_bounds.close()
+    outcome = own_loop.run(HOSTILE[name](started.port))
     assert set(outcome.split(", ")) <= FINE | {CLOSED, LEFT}, outcome
     assert honest(started) == wanted
 
