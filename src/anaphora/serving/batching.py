@@ -24,6 +24,9 @@ from anaphora.cancellation import Stopped, stopped_by
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import busy, late, leaving
 
+HOLD = 0.05
+"""Seconds that short work has a model before it lets others in between two of its steps."""
+
 
 class Turns:
     """A lock that those who wait get in the order of their arrival, so that no one who takes it again and again keeps it."""
@@ -51,19 +54,26 @@ class Turns:
                 self._taken = False
 
     @contextmanager
-    def shared(self, unwanted: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Within, this has the lock, and passes it on between two steps of what is computed (`anaphora.cancellation`), which ends
-        with `Stopped` once it is ``unwanted()``."""
+    def shared(self, unwanted: Callable[[], bool] = lambda: False, *, hold: float = HOLD) -> Iterator[None]:
+        """Within, this has the lock, and passes it on between two steps of what is computed (`anaphora.cancellation`).
+
+        What is computed ends with `Stopped` once it is ``unwanted()``. It has the lock for ``hold`` seconds before it passes it on: a
+        short request that let a costly one in after each of its steps would take as long as many steps of that.
+        """
         passing = threading.Lock()  # one search may ask from several threads
+        taken = 0.0
 
         def stop() -> bool:
-            if self._waiting:
+            nonlocal taken
+            if self._waiting and time.monotonic() - taken >= hold:
                 with passing:
                     self.__exit__()
                     self.__enter__()
+                    taken = time.monotonic()
             return unwanted()
 
         with self, stopped_by(stop):
+            taken = time.monotonic()
             yield
 
 

@@ -7,12 +7,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.files import streamed
-from anaphora.serving.batching import Batcher, Job, Turns
+from anaphora.serving.batching import HOLD, Batcher, Job, Turns
 from anaphora.serving.exchange import Exchange, exchange_for
 from anaphora.serving.limits import Ledger, Limits
 from anaphora.serving.metrics import Metrics
@@ -68,7 +69,8 @@ class Served:
         self.exchange: Exchange = exchange_for(self.estimator, limits)
         self.on_close: list[Any] = []
         self._batcher = Batcher(name, self._compute, limits, self._observe)
-        self._costly = Batcher(f"{name} (costly)", self._compute, limits, self._observe)
+        # costly work lets others in after each of its steps
+        self._costly = Batcher(f"{name} (costly)", partial(self._compute, hold=0.0), limits, self._observe)
         self._closed = False
         self.in_use = 0
 
@@ -136,9 +138,13 @@ class Served:
             self.on_close.clear()
 
     def _compute(
-        self, options: Any, requests: Sequence[list[Any]], unwanted: Callable[[], bool]
+        self,
+        options: Any,
+        requests: Sequence[list[Any]],
+        unwanted: Callable[[], bool],
+        hold: float = HOLD,
     ) -> Sequence[Any]:
-        with self.lock.shared(unwanted):
+        with self.lock.shared(unwanted, hold=hold):
             return answers(self.exchange, options, requests)
 
     def _observe(self, jobs: Sequence[Job]) -> None:
