@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from anaphora.kernels.invariant import arguments
+from anaphora.native import following
 
 SUMMING = (
     "mm",
@@ -40,6 +41,7 @@ SUMMING += (
     "topk",
 )
 SUMMING += ("linalg_vector_norm", "einsum", "cudnn_convolution", "_cudnn_rnn", "lstm", "gru")
+SUMMING += ("_scaled_dot_product_flash_attention_for_cpu",)
 _inside = [0]
 
 
@@ -86,7 +88,7 @@ def attention(
 
 @pytest.fixture
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mode serves CPUs, by the programs above."""
+    """The mode serves CPUs, by the programs above, and no one notices a `Watch`: all runs as it does unwatched."""
     from anaphora.kernels.invariant import mode
 
     programs = SimpleNamespace(
@@ -95,18 +97,25 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "DEVICES", {"cpu"})
     monkeypatch.setitem(sys.modules, "anaphora.kernels.invariant.programs", programs)
     monkeypatch.setattr(mode, "_ready", lambda: True)
+    monkeypatch.setattr(following, "_len_torch_dispatch_stack", _others)
+
+
+def _others() -> int:
+    """How many modes other than a `Watch` follow the operations."""
+    return sum(not isinstance(one, Watch) for one in _get_current_dispatch_mode_stack())
 
 
 class Watch(TorchDispatchMode):
-    """Notes every operation that sums or chooses among floating-point numbers outside a program."""
+    """Notes every operation that sums or chooses among floating-point numbers: those outside a program, and those of one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: set[str] = set()
+        self.by_programs: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
         tensors = [a for a in args if isinstance(a, Tensor)]
-        if not _inside[0] and name in SUMMING and any(t.is_floating_point() for t in tensors):
-            self.found.add(name)
+        if name in SUMMING and any(t.is_floating_point() for t in tensors):
+            (self.by_programs if _inside[0] else self.found).add(name)
         return func(*args, **(kwargs or {}))

@@ -77,4 +77,5 @@ def test_every_sum_of_a_prediction_goes_through_the_table(case):
     watch = Watch()
     with watch:
         kind.told(model, inputs)
+    assert watch.by_programs
     assert watch.found <= ALONE.get(case, set())
