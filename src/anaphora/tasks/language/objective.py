@@ -91,7 +91,7 @@ class LanguageObjective:
         return self._windowed is not None
 
     def _way(self, model: Language, device: torch.device) -> _Windowed | None:
-        """Return how the loss of windows is computed on a GPU, chosen anew where the model has changed; None: by its modules."""
+        """Return how the loss of windows is computed on a GPU, chosen again once the model has changed; None: by its modules."""
         own = isinstance(self.settings.model, Part)
         if device.type != "cuda" or self.settings.compile == "off" or own or not model.training:
             return None
