@@ -168,7 +168,7 @@ class LogMel(nn.Module):
         for stretch in torch.split(frames, together, dim=1):
             # Once the tones are apart, rounding is relative to each of them and float32 is enough.
             spectra = torch.fft.rfft(stretch * self.window, self.points).to(torch.complex64)
-            found.append(torch.view_as_real(spectra).square_().sum(-1) @ self.filters)
+            found.append(torch.view_as_real(spectra).square_().sum(-1) @ self.filters.float())
         return torch.cat(found, dim=1)
 
     def _of_energies(self, energies: Tensor, counts: Tensor | None = None) -> Tensor:
