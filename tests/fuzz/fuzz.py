@@ -1,14 +1,15 @@
 """Fuzzing of every reader and every file of a run: ``python tests/fuzz/fuzz.py --seconds 60`` (``make fuzz``, ``make fuzz CASES=1000000``).
 
 Seeds are mutated (bits, bytes, numbers, cuts, copies, pieces of other seeds, wrong values in JSON) and read. A case may
-be read or refused in one sentence; anything else, five seconds or a gibibyte of memory is a finding, whose input is kept
-in ``--keep``. Each target runs in a process of its own, so that a crash is a finding too.
+be read or refused in one sentence; anything else, five seconds of computing, a minute of waiting or a gibibyte of memory
+is a finding, whose input is kept in ``--keep``. Cases are worked through in parts, each in a process of its own with draws of its own, so that a crash is a
+finding too; ``--processes`` parts run at a time. ``--counts FILE`` keeps what has been counted, and a later call with the
+same ``--cases`` goes on from there. Readers whose package is not installed are listed as left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
@@ -19,20 +20,25 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from fuzz_targets import SLOW, targets  # noqa: E402
 
-LONGEST, ROOM = 5.0, 1 << 30
+LONGEST, WAITING, ROOM = 5.0, 60.0, 1 << 30
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 LATE = f"took over {LONGEST:.0f} seconds"
-COUNTED = ("cases", "refused", "crashes", "hangs", "faults", "slowest", "peak")
+PART = 2000
+"""Cases that one process works through; a tenth of them of a slow reader."""
+SUMMED, HIGHEST = ("cases", "refused", "crashes", "hangs", "faults"), ("slowest", "peak")
 WORDS = [
     b"NaN",
     b"1e999",
@@ -116,7 +122,16 @@ def in_json(data: bytes, draw: random.Random) -> bytes:
     return json.dumps(made).encode() + newline + rest
 
 
-def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Path) -> dict[str, Any]:
+def missing_package(error: BaseException | None) -> str:
+    """Return the package for want of which ``error`` was raised, or nothing."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError):
+            return (error.name or str(error)).partition(".")[0]
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def work(name: str, seconds: float, most: int, seed: str, keep: Path, folder: Path) -> dict[str, Any]:
     """Fuzz one target in this process; each case stands in ``folder`` while it is read."""
     from anaphora.errors import AnaphoraError
     from anaphora.training.checkpoint import Unusable
@@ -128,8 +143,13 @@ def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Pa
     warnings.simplefilter("ignore")
     for content, ending in zip(data, endings, strict=True):  # compiles what a reader needs compiled
         (folder / f"case{ending}").write_bytes(content)
-        with contextlib.suppress(*fine):
+        try:
             reader(folder / f"case{ending}")
+        except (*fine, ImportError) as error:
+            if package := missing_package(error):
+                return {"missing": package}
+            if not isinstance(error, fine):
+                raise
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
 
@@ -139,7 +159,8 @@ def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Pa
     def late(*_: Any) -> None:
         raise TooLongError
 
-    signal.signal(signal.SIGALRM, late)
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, late)
     draw, cases, refused, hangs, faults = random.Random(f"{name}/{seed}"), 0, 0, 0, 0
     findings: list[tuple[str, str]] = []
     begun, slowest = time.monotonic(), 0.0
@@ -148,8 +169,9 @@ def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Pa
         case = mutated(data[which], data, draw)
         path = folder / f"case{endings[which]}"
         path.write_bytes(case)
-        start, problem = time.monotonic(), None
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        start, computed, problem = time.monotonic(), time.process_time(), None
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        signal.setitimer(signal.ITIMER_REAL, WAITING)
         try:
             reader(path)
         except fine as error:
@@ -161,14 +183,15 @@ def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Pa
         except BaseException as error:
             problem = f"{type(error).__name__}: {str(error)[:200]}"
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
-        took = time.monotonic() - start
-        slowest, problem = max(slowest, took), LATE if took > LONGEST else problem
+        took, waited = time.process_time() - computed, time.monotonic() - start
+        slowest, problem = max(slowest, took), LATE if took > LONGEST or waited > WAITING else problem
         cases += 1
         hangs += problem is LATE
         faults += problem is not None and problem is not LATE
         if problem and len(findings) < 5 and problem not in [text for _, text in findings]:
-            kept = keep / f"{name.replace(' ', '-')}-{len(findings)}{endings[which]}"
+            kept = keep / f"{name.replace(' ', '-')}-{seed}-{len(findings)}{endings[which]}"
             kept.write_bytes(case)
             findings.append((kept.name, problem))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -184,63 +207,156 @@ def work(name: str, seconds: float, most: int, seed: int, keep: Path, folder: Pa
     }
 
 
-def fuzz(seconds: float, most: int, seed: int, keep: Path, only: list[str]) -> dict[str, Any]:
-    """Fuzz every target, each in a process of its own."""
+class Part(NamedTuple):
+    """Cases of one reader that one process works through."""
+
+    name: str
+    number: int
+    cases: int
+    seconds: float
+
+
+def divided(names: list[str], counts: dict[str, Any], seconds: float, cases: int | None) -> deque[Part]:
+    """Return the parts that are left of ``cases``, or one part of each reader that takes its share of ``seconds``."""
+    numbers = {name: counts[name]["parts"] if name in counts else 0 for name in names}
+    if cases is None:
+        return deque(Part(name, numbers[name], 1 << 60, seconds / len(names)) for name in names)
+    slow = [name for name in names if name.startswith(SLOW)]
+    share = math.ceil(cases / (len(names) - 0.9 * len(slow)))
+    left = {name: math.ceil(share / 10) if name in slow else share for name in names}
+    left = {name: most - counts[name]["cases"] if name in counts else most for name, most in left.items()}
+    parts = deque[Part]()
+    while any(most > 0 for most in left.values()):
+        for name in (*slow, *(name for name in names if name not in slow)):
+            if left[name] > 0:
+                size = min(left[name], PART // 10 if name in slow else PART)
+                parts.append(Part(name, numbers[name], size, math.inf))
+                left[name] -= size
+                numbers[name] += 1
+    return parts
+
+
+def run_part(part: Part, end: float, seed: int, keep: Path) -> dict[str, Any]:
+    """Work through one part in a process of its own, at most until ``end``."""
+    draws, seconds = f"{seed}-{part.number}", min(part.seconds, end - time.monotonic(), 1e9)
+    with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY) as folder:
+        command = [sys.executable, __file__, "--one", part.name, "--seconds", str(seconds), "--cases", str(part.cases), "--draws", draws, "--keep", str(keep), "--inside", folder]  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1", **os.environ}
+        )
+        if done.returncode == 0:
+            found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+            return found
+        kept = f"{part.name.replace(' ', '-')}-{draws}-crash"
+        shutil.copytree(folder, keep / kept, dirs_exist_ok=True)
+        problem = f"ended with {done.returncode}: {done.stderr[-300:]}"
+        return dict.fromkeys((*SUMMED, *HIGHEST), 0) | {"crashes": 1, "findings": [[kept, problem]]}
+
+
+def added(before: dict[str, Any] | None, found: dict[str, Any]) -> dict[str, Any]:
+    """Return what the parts of a reader have counted together."""
+    if before is None:
+        return {**found, "parts": 1}
+    total = {what: before[what] + found[what] for what in SUMMED}
+    total |= {what: max(before[what], found[what]) for what in HIGHEST}
+    known = [problem for _, problem in before["findings"]]
+    further = [finding for finding in found["findings"] if finding[1] not in known]
+    return total | {"findings": before["findings"] + further, "parts": before["parts"] + 1}
+
+
+def fuzz(
+    names: list[str],
+    *,
+    keep: Path,
+    seconds: float | None = None,
+    cases: int | None = None,
+    seed: int = 1,
+    processes: int = 1,
+    counts: Path | None = None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Fuzz targets until their ``cases`` are done or the ``seconds`` are over; return what was counted, and what is missing."""
     keep.mkdir(parents=True, exist_ok=True)
-    found = {}
-    for name in only or list(targets()):
-        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY) as folder:
-            command = [sys.executable, __file__, "--one", name, "--seconds", str(seconds), "--cases", str(-(-most // 10) if name.startswith(SLOW) else most), "--seed", str(seed), "--keep", str(keep), "--inside", folder]  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode == 0:
-                found[name] = json.loads(done.stdout.splitlines()[-1])
-            else:
-                kept = f"{name.replace(' ', '-')}-crash"
-                shutil.copytree(folder, keep / kept, dirs_exist_ok=True)
-                problem = f"ended with {done.returncode}: {done.stderr[-300:]}"
-                found[name] = dict.fromkeys(COUNTED, 0) | {"crashes": 1, "findings": [[kept, problem]]}
-        show(name, found[name], keep)
-    return found
+    found: dict[str, Any] = json.loads(counts.read_bytes()) if counts and counts.exists() else {}
+    missing: dict[str, str] = {}
+    parts = divided(names, found, (seconds or 0.0) * processes, cases)
+    end = math.inf if seconds is None or cases is None else time.monotonic() + seconds
+    lock = threading.Lock()
+
+    def work_on() -> None:
+        while True:
+            with lock:
+                while parts and parts[0].name in missing:
+                    parts.popleft()
+                if not parts or time.monotonic() >= end:
+                    return
+                part = parts.popleft()
+            counted = run_part(part, end, seed, keep)
+            with lock:
+                if "missing" in counted:
+                    missing[part.name] = counted["missing"]
+                    continue
+                found[part.name] = added(found.get(part.name), counted)
+                if counts:
+                    unfinished = counts.with_suffix(".part")
+                    unfinished.write_text(json.dumps(found, indent=1), "utf-8")
+                    os.replace(unfinished, counts)
+
+    threads = [threading.Thread(target=work_on) for _ in range(processes)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found, missing
 
 
-def show(name: str, facts: dict[str, Any], keep: Path) -> None:
-    numbers = [f"{facts[what]:,} {what}" for what in ("cases", "refused", "crashes", "hangs", "faults")]
-    print(
-        f"{name:16} {'  '.join(numbers)}  slowest {facts['slowest']:.3f} s  peak {facts['peak'] >> 20} MiB",
-        flush=True,
+def table(found: dict[str, Any], missing: dict[str, str], keep: Path) -> Iterable[str]:
+    """Yield a line for each reader, the findings below it, and the sum."""
+    for name, facts in found.items():
+        numbers = [f"{facts[what]:,} {what}" for what in SUMMED]
+        yield f"{name:22} {'  '.join(numbers)}  slowest {facts['slowest']:.3f} s  peak {facts['peak'] >> 20} MiB"
+        yield from (f"    {keep / kept}: {problem}" for kept, problem in facts["findings"])
+    for package in sorted(set(missing.values())):
+        left_out = [name for name, needed in missing.items() if needed == package]
+        yield f"left out, for want of {package}: {', '.join(left_out)}"
+    total = {what: sum(facts[what] for facts in found.values()) for what in SUMMED}
+    yield (
+        f"{total['cases']:,} cases of {len(found)} readers: {total['crashes']} crashes, {total['hangs']} over {LONGEST:.0f} s, "
+        f"{total['faults']} other faults; slowest {max((facts['slowest'] for facts in found.values()), default=0):.3f} s, "
+        f"most memory {max((facts['peak'] for facts in found.values()), default=0) >> 20} MiB"
     )
-    for kept, problem in facts["findings"]:
-        print(f"    {keep / kept}: {problem}", flush=True)
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seconds", type=float, default=60.0, help="for all targets together")
-    options.add_argument(
-        "--cases", type=int, default=0, help="cases of all targets together, whatever the time"
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    options.add_argument("--seconds", type=float, help="for all readers together; 300 without --cases")
+    options.add_argument("--cases", type=int, help="of all readers together, the slow ones a tenth each")
+    options.add_argument("--readers", nargs="+", metavar="READER", help="some of them; else all")
+    options.add_argument("--processes", type=int, default=1, help="parts that are worked through at a time")
+    options.add_argument("--counts", type=Path, help="where the counts are kept, to go on later")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "anaphora-fuzz")
-    options.add_argument("--one", default="", help=argparse.SUPPRESS)
-    options.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
-    options.add_argument("targets", nargs="*")
+    for hidden in ("--one", "--draws", "--inside"):
+        options.add_argument(hidden, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.one:
-        print(json.dumps(work(given.one, given.seconds, given.cases, given.seed, given.keep, given.inside)))
+        print(
+            json.dumps(
+                work(given.one, given.seconds, given.cases, given.draws, given.keep, Path(given.inside))
+            )
+        )
         return 0
-    names = given.targets or list(targets())
-    count, shares = len(names), sum(0.1 if name.startswith(SLOW) else 1 for name in names)
-    seconds, most = (
-        (1e9, math.ceil(given.cases / shares)) if given.cases else (given.seconds / count, 1 << 60)
-    )
-    found = fuzz(seconds, most, given.seed, given.keep, names).values()
-    total = {what: sum(facts[what] for facts in found) for what in COUNTED}
-    print(
-        f"{total['cases']:,} cases of {count} readers: {total['crashes']} crashes, {total['hangs']} over {LONGEST:.0f} s, "
-        f"{total['faults']} other faults; slowest {max(facts['slowest'] for facts in found):.3f} s, "
-        f"most memory {max(facts['peak'] for facts in found) >> 20} MiB"
-    )
-    return 1 if total["crashes"] + total["hangs"] + total["faults"] else 0
+    known = list(targets())
+    names = given.readers or known
+    if unknown := [repr(name) for name in names if name not in known]:
+        options.error(f"no reader {', '.join(unknown)}; there are {', '.join(map(repr, known))}")
+    seconds = 300.0 if given.seconds is None and given.cases is None else given.seconds
+    found, missing = fuzz(
+        names, keep=given.keep, seconds=seconds, cases=given.cases, seed=given.seed, processes=given.processes, counts=given.counts,
+    )  # fmt: skip
+    print(*table(found, missing, given.keep), sep="\n", flush=True)
+    return 1 if any(facts["findings"] for facts in found.values()) else 0
 
 
 if __name__ == "__main__":

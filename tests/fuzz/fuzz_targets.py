@@ -1,4 +1,7 @@
-"""What is fuzzed: each reader with the seeds whose mutations it reads."""
+"""What is fuzzed: each reader with the seeds whose mutations it reads.
+
+A reader imports what needs an extra package when it is called, so that the others can be fuzzed without that package.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).parent
 SEEDS = HERE / "seeds"
@@ -85,7 +90,7 @@ def tables() -> dict[str, Target]:
         "text": (seeds("text.txt"), open_text),
         "conllu": (seeds("a.conllu"), open_sentences),
         "lines": (seeds("text.txt", "pairs.tsv"), lambda path: list(line_batches(str(path)))),
-        "json": (seeds("rolls.json", "pairs.jsonl"), lambda path: parse_json(path.read_bytes())),
+        "json": (seeds("rolls.json", "columns.json"), lambda path: parse_json(path.read_bytes())),
         "toml": (seeds("settings.toml"), read_toml),
     }
 
@@ -148,7 +153,6 @@ def senses() -> dict[str, Target]:
 def runs() -> dict[str, Target]:
     """The files of a run folder."""
     from anaphora.data.tag_learnt import Learnt
-    from anaphora.data.tokenizers import PairTokenizer, Tokenizer
     from anaphora.probe.trace import Trace
     from anaphora.studio.runs import Run
     from anaphora.tasks.config import read_config
@@ -169,6 +173,16 @@ def runs() -> dict[str, Target]:
     def journal(name: str) -> Reader:
         return in_folder(name, lambda folder: list(read_journal(folder / name)))
 
+    def tokenizer(content: str) -> Any:
+        from anaphora.data.tokenizers import Tokenizer
+
+        return Tokenizer.from_json(content)
+
+    def pair_tokenizer(content: str) -> Any:
+        from anaphora.data.tokenizers import PairTokenizer
+
+        return PairTokenizer.from_json(content)
+
     pair = HERE.parent / "tasks" / "golden" / "format-1" / "tokenizer.json"
     return {
         "config.json": ([RUN / "config.json"], in_folder("config.json", read_config)),
@@ -179,8 +193,8 @@ def runs() -> dict[str, Target]:
         "manifest.json": ([CHECKPOINT / "manifest.json"], in_folder("manifest.json", _manifest)),
         "state.json": ([CHECKPOINT / "state.json"], lambda path: _state(path.read_bytes())),
         "safetensors": ([RUN / "model.safetensors", CHECKPOINT / "optimizer.safetensors"], load_weights),
-        "tokenizer.json": ([RUN / "tokenizer.json"], text(Tokenizer.from_json)),
-        "pair tokenizer": ([pair], text(PairTokenizer.from_json)),
+        "tokenizer.json": ([RUN / "tokenizer.json"], text(tokenizer)),
+        "pair tokenizer": ([pair], text(pair_tokenizer)),
         "lock": (seeds("lock"), lambda path: Holder.parse(path.read_bytes())),
         "tags learnt": (seeds("learnt.json"), text(lambda content: Learnt.from_json(content, Path("case")))),
         "trace": (seeds("trace.json"), in_folder("trace.json", Trace.load, "arrays.safetensors")),
@@ -272,7 +286,7 @@ def models() -> dict[str, Target]:
     def chain(model: HMM) -> Any:
         symbols = model.settings.emissions == "categorical"
         width = model.parameters["means"].shape[-1] if not symbols else 0
-        x = [0, 0, 0] if symbols else [[0.5 * t + i for i in range(width)] for t in range(3)]
+        x = [0, 0, 0] if symbols else np.add.outer(0.5 * np.arange(3), np.arange(width))
         return model.score(x), model.predict(x), model.smooth(x), model.viterbi(x, k=2), model.sample(3)
 
     def space(model: Kalman) -> Any:
@@ -301,7 +315,7 @@ def models() -> dict[str, Target]:
         "words": (seeds("words.safetensors"), resealed(WordVectors.load, words)),
         "word2vec": (
             seeds("word2vec.safetensors"),
-            resealed(Word2Vec.load, lambda m: (m.score(["a b a"]), words(m.vectors))),
+            resealed(Word2Vec.load, lambda m: (m.score(["a b " * 50]), words(m.vectors))),
         ),
         "vectors": (seeds("vectors.txt", "vectors.bin"), lambda path: words(WordVectors.read(path))),
     }
@@ -311,18 +325,18 @@ def foreign() -> dict[str, Target]:
     """Files of weights of other libraries; what opens is run."""
     import torch
 
+    import anaphora as an
     from anaphora.foreign.folder import read_config_of
     from anaphora.foreign.weights import read_weights
-    from anaphora.tasks.load import load
 
     def opened(path: Path) -> Any:
-        found = load(path, device="cpu")
+        found = an.load(path, device="cpu")
         with torch.no_grad():
             return found(torch.zeros(1, 3, 2))
 
     def written(path: Path) -> Any:
         with torch.no_grad():
-            return load(path, device="cpu")(torch.zeros(1, 3, dtype=torch.long))
+            return an.load(path, device="cpu")(torch.zeros(1, 3, dtype=torch.long))
 
     return {
         "state dict": (seeds("gru.pt"), opened),
@@ -336,12 +350,11 @@ def foreign() -> dict[str, Target]:
 
 def exports() -> dict[str, Target]:
     """What an export holds, sealed again whatever it says, and tokenizers that are given as files."""
-    from anaphora.data.tokenizers_own import engine_of, read_own_tokenizer
     from anaphora.files.parsing import seal_of
-    from anaphora.runtime.folder import read_folder
-    from anaphora.tasks.seeds import read_seeds
 
     def folder(path: Path, changed: str) -> Any:
+        from anaphora.runtime.folder import read_folder
+
         place = path.with_name("export")
         place.mkdir(exist_ok=True)
         for name in ("export.json", "gru.onnx"):
@@ -357,16 +370,25 @@ def exports() -> dict[str, Target]:
             pass  # read_folder sees it as it is
         return read_folder(place)
 
+    def library_tokenizer(given: str) -> Any:
+        from anaphora.data.tokenizers_own import engine_of
+
+        return engine_of(given, "tokenizer")
+
+    def own_tokenizer(given: str) -> Any:
+        from anaphora.data.tokenizers_own import read_own_tokenizer
+
+        return read_own_tokenizer(given, "", trust=False)
+
+    def several_seeds(place: Path) -> Any:
+        from anaphora.tasks.seeds import read_seeds
+
+        return read_seeds(place)
+
     return {
         "export.json": (seeds("export.json"), lambda path: folder(path, "export.json")),
         "export graph": (seeds("gru.onnx"), lambda path: folder(path, "gru.onnx")),
-        "library tokenizer": (
-            seeds("library-tokenizer.json"),
-            text(lambda given: engine_of(given, "tokenizer")),
-        ),
-        "own tokenizer": (
-            seeds("own-tokenizer.json", "own-letters.json"),
-            text(lambda given: read_own_tokenizer(given, "", trust=False)),
-        ),
-        "seeds.json": (seeds("seeds.json"), in_folder("seeds.json", read_seeds)),
+        "library tokenizer": (seeds("library-tokenizer.json"), text(library_tokenizer)),
+        "own tokenizer": (seeds("own-tokenizer.json", "own-letters.json"), text(own_tokenizer)),
+        "seeds.json": (seeds("seeds.json"), in_folder("seeds.json", several_seeds)),
     }
