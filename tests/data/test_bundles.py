@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.bundles import are_bundles, without_tags
-from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
 from anaphora.data.sources.source import MemorySource
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
@@ -43,7 +43,7 @@ def test_rows_of_unimorph_are_recognised_and_opened_again(tmp_path, order, sourc
     assert list(found) == PAIRS
     assert said[0] == f"assumed, for words with forms and tags: source_field={source}, target_field={target}"
     assert f"source=columns {source}, target=column {target}" in said[1]
-    assert list(reopen_source(found.describe())) == PAIRS
+    assert list(ROW_READER.reopen_one(found.describe())) == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_several_columns_of_any_table_can_be_the_input(tmp_path, ending):
     named = {"source_field": "lemma+tags", "target_field": "form"}
     found = open_source(path, **named)
     assert list(found) == PAIRS
-    assert list(reopen_source(found.describe())) == PAIRS
+    assert list(ROW_READER.reopen_one(found.describe())) == PAIRS
     assert list(open_source(path, source_field="lemma+tags")) == PAIRS
     (batch,) = asked_batches(str(path), found.describe())
     assert [one.text for one in batch] == [source for source, _ in PAIRS]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anaphora.data.asked import asked_batches
-from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
 from anaphora.errors import DataError
 
@@ -61,7 +61,7 @@ msgstr "speichern"
         source = open_source(path)
     assert list(source) == [("open", "öffnen"), ("save", "speichern")]
     assert "2 rows, catalogue, 1 fuzzy and 1 obsolete and 1 untranslated left out" in said[0]
-    assert list(reopen_source(source.describe())) == list(source)
+    assert list(ROW_READER.reopen_one(source.describe())) == list(source)
 
 
 def test_predict_reads_what_has_no_translation_as_well(tmp_path: Path) -> None:

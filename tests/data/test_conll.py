@@ -15,7 +15,8 @@ from anaphora.data.conll_sentences import (
     words_of,
 )
 from anaphora.data.sources.report import reported
-from anaphora.data.tagged import open_training, reopen_training
+from anaphora.data.split import Split
+from anaphora.data.tagged import TAGGED_READER
 from anaphora.errors import DataError
 
 CONLLU = """\
@@ -250,16 +251,16 @@ def test_data_can_be_opened_again_from_their_description(tmp_path, kind):
         "held out": written(tmp_path, "a O\n\nb O\n\nc X\n", "h.conll"),
     }[kind]
     valid = None if kind in ("corpus", "held out") else data
-    train, dev = open_training(data, valid, seed=1, bad_rows="strict", spill=tmp_path / "spill")
+    train, dev = TAGGED_READER.training(data, valid, Split("rows", seed=1), spill=tmp_path / "spill")
     descriptions = {"train": train.describe(), "valid": dev.describe()}
-    again = reopen_training(descriptions, spill=tmp_path / "spill")
+    again = TAGGED_READER.reopen(descriptions, tmp_path / "spill")
     assert [list(part) for part in again] == [list(train), list(dev)]
 
 
 def test_data_that_changed_are_refused(tmp_path):
     path = written(tmp_path, "a O\nb X\n\n")
-    train, dev = open_training(path, path, seed=1, bad_rows="strict", spill=None)
+    train, dev = TAGGED_READER.training(path, path, Split("rows", seed=1))
     descriptions = {"train": train.describe(), "valid": dev.describe()}
     written(tmp_path, "a O\nb Y\n\n")
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_training(descriptions)
+        TAGGED_READER.reopen(descriptions)

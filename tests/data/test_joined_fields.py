@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from anaphora.cli.main import run
-from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
 
 ROWS = [
@@ -58,9 +58,9 @@ def test_data_of_a_run_of_0_2_keep_the_rows_they_had(tmp_path, form):
     """Its description says nothing of joins, and its dev rows were held out of the rows with a value in both columns."""
     path = _write(tmp_path, form, ROWS)
     description = open_source(path, roles=LABELLED, bad_rows="skip", **FIELDS).describe()
-    assert len(reopen_source(description, roles=LABELLED)) == 4
+    assert len(ROW_READER.reopen_one(description, roles=LABELLED)) == 4
     del description["joins_filled"]
-    assert [row[0] for row in reopen_source(description, roles=LABELLED)] == TEXTS[:1]
+    assert [row[0] for row in ROW_READER.reopen_one(description, roles=LABELLED)] == TEXTS[:1]
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv"])

@@ -14,9 +14,10 @@ from data_folders import text_folder
 from anaphora.data.corpora import CORPORA
 from anaphora.data.corpora.brackets import balanced
 from anaphora.data.corpora.reviews import BAD, GOOD
-from anaphora.data.labelled import open_labelled, open_training, reopen_training
+from anaphora.data.labelled import LABELLED_READER, open_labelled
 from anaphora.data.labelled_batches import LabelledBatch, labelled_batches
 from anaphora.data.labelled_targets import UNKNOWN, Targets
+from anaphora.data.split import Split
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
 
@@ -188,9 +189,9 @@ def test_a_run_opens_its_data_again_and_notices_a_change(tmp_path, form):
         data = text_folder(tmp_path / "films", 30)
     elif form == "python":
         data = [(np.full((1 + i % 3, 2), i), i % 2) for i in range(60)]
-    train, dev = open_training(data, None, seed=1, holdout=0, spill=tmp_path / "data")
+    train, dev = LABELLED_READER.training(data, None, Split("rows", 0, 1), spill=tmp_path / "data")
     described = json.loads(json.dumps({"train": train.describe(), "valid": dev.describe()}))
-    again, dev_again = reopen_training(described, spill=tmp_path / "data")
+    again, dev_again = LABELLED_READER.reopen(described, tmp_path / "data")
     for first, second in ((train, again), (dev, dev_again)):
         assert first.describe() == second.describe()
         for (x, label), (y, other) in zip(first.read([0, 1]), second.read([0, 1]), strict=True):
@@ -204,18 +205,18 @@ def test_a_run_opens_its_data_again_and_notices_a_change(tmp_path, form):
         else:
             np.savez(data, X=np.random.rand(60, 3, 2), y=np.arange(60) % 2)
         with pytest.raises(DataError, match="has changed since the run began"):
-            reopen_training(described, spill=None)
+            LABELLED_READER.reopen(described)
 
 
 def test_as_many_rows_are_held_out_as_asked_for():
     data = [(np.full((1, 1), i), i % 2) for i in range(50)]
     for asked, held in ((0, 2), (20, 20)):
-        train, dev = open_training(data, None, seed=1, holdout=asked, spill=None)
+        train, dev = LABELLED_READER.training(data, None, Split("rows", asked, 1))
         assert (len(train), len(dev)) == (50 - held, held)
         values = sorted(float(x[0, 0]) for part in (train, dev) for x in part.sequences)
         assert values == list(range(50))
     with pytest.raises(DataError, match="50 of 50 rows cannot be held out"):
-        open_training(data, None, seed=1, holdout=50, spill=None)
+        LABELLED_READER.training(data, None, Split("rows", 50, 1))
 
 
 # ---------------------------------------------------------------------- targets and batches

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from anaphora.data.corpora import CORPORA
-from anaphora.data.labelled import open_labelled, open_training, reopen_training
+from anaphora.data.labelled import LABELLED_READER, open_labelled
+from anaphora.data.split import Split
 
 NUMERALS = CORPORA["numerals"]
 
@@ -54,10 +55,10 @@ def test_a_cluttered_picture_holds_the_digit_and_scraps():
 
 
 def test_they_are_pictures_or_rows_and_come_again():
-    train, dev = open_training("numerals", None, seed=1, holdout=0, spill=None, scan="picture")
+    train, dev = LABELLED_READER.training("numerals", None, Split("rows", 0, 1), scan="picture")
     assert train.sequences[0].shape == (20, 20, 1)
     described = {"train": train.describe(), "valid": dev.describe()}
-    again, _ = reopen_training(described, spill=None)
+    again, _ = LABELLED_READER.reopen(described)
     np.testing.assert_array_equal(again.sequences[7], train.sequences[7])
     assert open_labelled("numerals").sequences[0].shape == (20, 20)
 

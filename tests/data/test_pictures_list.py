@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from anaphora.data.pictures_list import PictureList
-from anaphora.data.pictures_readers import open_pictures, open_training_pictures, reopen_training_pictures
+from anaphora.data.pictures_readers import PICTURE_READER, open_pictures
+from anaphora.data.split import Split
 from anaphora.errors import DataError
 
 Image = pytest.importorskip("PIL.Image")
@@ -131,15 +132,15 @@ def test_examples_from_python_are_kept_for_a_resume(folder):
     examples.append((arrays[0], "another", "no"))
     spill = folder / "data"
     read = {"size": (8, 8), "texts": "questions", "bad_rows": "strict"}
-    train, dev = open_training_pictures(examples, None, seed=1, holdout=2, spill=spill, **read)
+    train, dev = PICTURE_READER.training(examples, None, Split("rows", 2, 1), spill=spill, **read)
     assert (len(train), len(dev)) == (3, 2)
     described = json.loads(json.dumps({"train": train.describe(), "valid": dev.describe()}))
-    again, dev_again = reopen_training_pictures(described, spill=spill)
+    again, dev_again = PICTURE_READER.reopen(described, spill)
     assert (again.texts, dev_again.texts) == (train.texts, dev.texts)
     assert all((again.load(i) == train.load(i)).all() for i in range(3))
     moved = folder / "elsewhere"
     spill.rename(moved)
-    assert len(reopen_training_pictures(described, spill=moved)[0]) == 3
+    assert len(PICTURE_READER.reopen(described, moved)[0]) == 3
     shown = {json.dumps(texts) for texts in dev.texts} & {json.dumps(texts) for texts in train.texts}
     assert not shown  # no picture is in both
 
@@ -147,9 +148,9 @@ def test_examples_from_python_are_kept_for_a_resume(folder):
 def test_changed_pictures_are_noticed(folder):
     path = listing(folder, *(f"pictures/{i}.png\ta\tb" for i in range(6)), "gone.png\ta\tb")
     read = {"size": (8, 8), "texts": "questions", "bad_rows": "skip", "spill": None}
-    train, dev = open_training_pictures(path, None, seed=1, holdout=0, **read)
+    train, dev = PICTURE_READER.training(path, None, Split("rows", 0, 1), **read)
     described = {"train": train.describe(), "valid": dev.describe()}
-    reopen_training_pictures(described, spill=None)
+    PICTURE_READER.reopen(described)
     Image.new("RGB", (8, 8), (9, 9, 9)).save(folder / "pictures" / "3.png")
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_training_pictures(described, spill=None)
+        PICTURE_READER.reopen(described)

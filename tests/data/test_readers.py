@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from reader_forms import FORMS, PAIRS, Form, as_csv, as_jsonl, as_tsv
 
-from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
@@ -35,26 +35,26 @@ def test_reopening(form: Form, tmp_path: Path) -> None:
     spill = tmp_path / "run" / "data"
     data = form(tmp_path, PAIRS)
     description = json.loads(json.dumps(open_source(data, spill=spill).describe()))  # type: ignore[arg-type]
-    assert list(reopen_source(description)) == PAIRS
+    assert list(ROW_READER.reopen_one(description)) == PAIRS
     for path in [*tmp_path.glob("train.*"), *spill.glob("*.jsonl")]:
         path.write_bytes(path.read_bytes().replace(b"dogs", b"cats"))
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_source(description)
+        ROW_READER.reopen_one(description)
 
 
 def test_a_spilled_file_is_found_in_a_moved_run(tmp_path: Path) -> None:
     description = open_source(iter(PAIRS), spill=tmp_path / "old").describe()
     (tmp_path / "old").rename(tmp_path / "new")
-    assert list(reopen_source(description, spill=tmp_path / "new")) == PAIRS
+    assert list(ROW_READER.reopen_one(description, spill=tmp_path / "new")) == PAIRS
     with pytest.raises(DataError, match="No such file"):
-        reopen_source(description)
+        ROW_READER.reopen_one(description)
 
 
 def test_examples_without_a_folder_cannot_be_reopened() -> None:
     pairs = open_source(PAIRS)
     assert list(pairs) == PAIRS
     with pytest.raises(DataError, match="not kept"):
-        reopen_source(pairs.describe())
+        ROW_READER.reopen_one(pairs.describe())
 
 
 def test_an_embedded_corpus(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_an_embedded_corpus(tmp_path: Path) -> None:
         "split": "dev",
         "size": 500,
     }
-    assert list(reopen_source(description)) == list(dev)
+    assert list(ROW_READER.reopen_one(description)) == list(dev)
     with pytest.raises(DataError, match="has changed"):
-        reopen_source({**description, "seed": 2})
+        ROW_READER.reopen_one({**description, "seed": 2})
     with pytest.raises(DataError, match="numbers:nl does not exist; numbers has de, fr"):
         open_source("numbers:nl")
     with pytest.raises(
@@ -84,7 +84,7 @@ def test_compressed(form: Form, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(path.read_bytes()))
     pairs = open_source(packed, spill=tmp_path / "spill")
     assert list(pairs) == PAIRS
-    assert list(reopen_source(pairs.describe())) == PAIRS
+    assert list(ROW_READER.reopen_one(pairs.describe())) == PAIRS
     assert list((tmp_path / "spill").iterdir()) == []
     packed.write_bytes(packed.read_bytes()[:-12])
     with pytest.raises(DataError, match="is damaged and cannot be unpacked"):

@@ -11,14 +11,13 @@ import torch
 
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.recordings_readers import (
+    RECORDING_READER,
     open_recordings,
-    open_training_recordings,
-    reopen_recordings,
-    reopen_training_recordings,
 )
 from anaphora.data.corpora import CORPORA
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.data.corpora.tones import CORPUS
+from anaphora.data.split import Split
 from anaphora.errors import DataError
 
 pytest.importorskip("soundfile")
@@ -73,7 +72,7 @@ def test_named_fields(tmp_path):
         tmp_path / "list.csv", features=features, source_field="sound", target_field="said"
     )
     assert found.transcripts == ["the dog", "a cat"]
-    assert reopen_recordings(found.describe(), features=features).transcripts == found.transcripts
+    assert RECORDING_READER.reopen_one(found.describe(), features=features).transcripts == found.transcripts
 
 
 def test_files_that_cannot_be_used(tmp_path):
@@ -89,7 +88,10 @@ def test_files_that_cannot_be_used(tmp_path):
     found = open_recordings(path, features=features, bad_rows="skip")
     assert (found.transcripts, found.skipped) == (["a", "d"], 3)
     assert found.describe()["skipped"] == {"a recording that cannot be used": 3}
-    assert reopen_recordings(found.describe(), features=features).names == ["00001.wav", "00002.wav"]
+    assert RECORDING_READER.reopen_one(found.describe(), features=features).names == [
+        "00001.wav",
+        "00002.wav",
+    ]
     with pytest.raises(DataError, match="no usable row"):
         open_recordings(listed(tmp_path, rows[1:3]), features=features, bad_rows="skip")
 
@@ -117,23 +119,23 @@ def test_arrays_are_kept_for_another_time(tmp_path, data, lengths):
     front = LogMel(8000, bins=20)
     held = open_recordings(data, features=front)
     spilled = open_recordings(data, features=front, spill=tmp_path / "data")
-    again = reopen_recordings(json.loads(json.dumps(spilled.describe())), features=front)
+    again = RECORDING_READER.reopen_one(json.loads(json.dumps(spilled.describe())), features=front)
     for one in (held, spilled, again):
         assert one.lengths.tolist() == lengths
         assert one.transcripts == [text for _, text in data]
         np.testing.assert_array_equal(one.load(0), held.load(0))
     with pytest.raises(DataError, match="given from Python and not kept"):
-        reopen_recordings(held.describe(), features=front)
+        RECORDING_READER.reopen_one(held.describe(), features=front)
     moved = tmp_path / "moved"
     (tmp_path / "data").rename(moved)
-    assert len(reopen_recordings(spilled.describe(), features=front, spill=moved)) == len(data)
+    assert len(RECORDING_READER.reopen_one(spilled.describe(), features=front, spill=moved)) == len(data)
 
 
 def test_paths_from_python(tmp_path):
     listed(tmp_path)
     pairs = [(tmp_path / "00001.wav", "a"), (str(tmp_path / "00002.wav"), "b")]
     found = open_recordings(pairs, features=features, spill=tmp_path / "data")
-    assert reopen_recordings(found.describe(), features=features).transcripts == ["a", "b"]
+    assert RECORDING_READER.reopen_one(found.describe(), features=features).transcripts == ["a", "b"]
     alone = open_recordings([tmp_path / "00001.wav", SPOKEN[1][0]], features=features, rate=8000)
     assert alone.transcripts == ["", ""]
     assert alone.lengths.tolist() == found.lengths.tolist()
@@ -174,29 +176,27 @@ def test_ready_made_frames_and_pen_strokes_take_the_same_road(tmp_path):
 
 def test_held_out_and_opened_again(tmp_path):
     path = listed(tmp_path)
-    train, dev = open_training_recordings(
-        path, None, seed=3, holdout=2, features=features, bad_rows="strict", spill=None
-    )
+    train, dev = RECORDING_READER.training(path, None, Split("rows", 2, 3), features=features)
     assert (len(train), len(dev)) == (4, 2)
     assert sorted(train.transcripts + dev.transcripts) == sorted(text for _, text in SPOKEN)
     described = json.loads(json.dumps({"train": train.describe(), "valid": dev.describe()}))
-    again = reopen_training_recordings(described, features=features, spill=None)
+    again = RECORDING_READER.reopen(described, features=features)
     assert [one.transcripts for one in again] == [train.transcripts, dev.transcripts]
     np.testing.assert_array_equal(again[1].load(1), dev.load(1))
     write_wav(tmp_path / "00003.wav", SPOKEN[2][0][::-1], 8000)  # as long as before, but another sound
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_training_recordings(described, features=features, spill=None)
+        RECORDING_READER.reopen(described, features=features)
     with pytest.raises(DataError, match="does not say what its data was"):
-        reopen_training_recordings({}, features=features, spill=None)
+        RECORDING_READER.reopen({}, features=features)
 
 
 def test_a_corpus_brings_its_own_dev_recordings(monkeypatch):
     small = dataclasses.replace(CORPUS, sizes={"train": 5, "dev": 3, "test": 2})
     monkeypatch.setitem(CORPORA, "tones", small)
-    train, dev = open_training_recordings("tones", None, seed=1, holdout=0, features=features)
+    train, dev = RECORDING_READER.training("tones", None, Split("rows"), features=features)
     assert (len(train), len(dev)) == (5, 3)
     described = {"train": train.describe(), "valid": dev.describe()}
-    again = reopen_training_recordings(described, features=features, spill=None)
+    again = RECORDING_READER.reopen(described, features=features)
     assert again[1].transcripts == dev.transcripts
 
 
@@ -204,9 +204,9 @@ def test_dev_recordings_of_another_rate_are_heard_as_the_training_recordings_are
     train, dev = listed(tmp_path), tmp_path / "dev.tsv"
     write_wav(tmp_path / "dev.wav", SPOKEN[0][0], 16_000)
     dev.write_text("dev.wav\tas fast again\n")
-    read = {"features": features, "spill": None}
-    parts = open_training_recordings(train, dev, seed=1, holdout=0, bad_rows="strict", **read)
-    again = reopen_training_recordings({"train": parts[0].describe(), "valid": parts[1].describe()}, **read)
+    parts = RECORDING_READER.training(train, dev, Split("rows"), features=features)
+    described = {"train": parts[0].describe(), "valid": parts[1].describe()}
+    again = RECORDING_READER.reopen(described, features=parts[0].features)
     for one, other in (parts, again):
         assert other.features is one.features
         assert len(other.wave(0)) == -(-len(SPOKEN[0][0]) // 2)

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from anaphora.data.corpora.waves import CORPUS
-from anaphora.data.series import Series, SeriesData, hold_out
-from anaphora.data.series_readers import open_series, open_training_series, reopen_series
+from anaphora.data.series import Series, SeriesData
+from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_scale import Columns, infer_period
 from anaphora.data.series_times import continued
+from anaphora.data.split import Split, split
 from anaphora.errors import DataError
 
 TABLE = """date,load,wind,temp
@@ -142,7 +143,7 @@ def test_music_is_read_as_piano_rolls(tmp_path):
     assert data.columns[0] == "note21"
     first = data.series[0].values
     assert [np.flatnonzero(step).tolist() for step in first] == [[39, 43], [], [87]]
-    train, dev = open_training_series(str(path), None, least=1, whole=True, spill=None)
+    train, dev = SERIES_READER.training(str(path), None, Split("last series"))
     assert (len(train.series), len(dev.series)) == (2, 1)
     assert open_series(str(path), role="test").series[0].values[0, 40] == 1
     path.write_text(json.dumps({"train": [[[20]]]}))
@@ -152,11 +153,11 @@ def test_music_is_read_as_piano_rolls(tmp_path):
 
 def test_dev_data_are_the_last_steps_and_never_earlier_ones():
     data = open_series(np.arange(100.0))
-    train, dev = hold_out(data, least=4, whole=False)
+    train, dev = split(data, Split("end", least=4))
     assert train.series[0].values[:, 0].tolist() == list(range(90))
     assert dev.series[0].begin == 90
     assert len(dev) == 10
-    train, dev = hold_out(open_series([np.full((3, 1), i) for i in range(20)]), least=1, whole=True)
+    train, dev = split(open_series([np.full((3, 1), i) for i in range(20)]), Split("last series"))
     assert [len(part.series) for part in (train, dev)] == [18, 2]
 
 
@@ -167,13 +168,13 @@ def test_what_was_described_is_opened_again_and_a_change_is_noticed(tmp_path):
         ("waves", None),
         (np.random.default_rng(0).normal(size=(40, 2)), tmp_path / "data"),
     ):
-        for part in open_training_series(given, None, least=1, whole=False, spill=spill):
-            again = reopen_series(json.loads(json.dumps(part.describe())), spill=spill)
+        for part in SERIES_READER.training(given, None, Split("end"), spill=spill):
+            again = SERIES_READER.reopen_one(json.loads(json.dumps(part.describe())), spill)
             assert again.describe() == part.describe()
     described = open_series(path).describe()
     table(tmp_path, TABLE.replace("12", "13"))
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_series(described)
+        SERIES_READER.reopen_one(described)
 
 
 def test_columns_are_found_by_name():
@@ -239,7 +240,7 @@ def test_a_first_column_without_a_name_is_the_index_of_the_table(tmp_path, text,
     path = table(tmp_path, text)
     data = open_series(path)
     assert (data.columns, data.time_name, data.series[0].times) == (columns, time, times)
-    again = reopen_series(data.describe())
+    again = SERIES_READER.reopen_one(data.describe())
     assert again.series[0].times == times
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anaphora.data.series_readers import open_series, reopen_series
+from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_roles import counting, owning
 from anaphora.data.series_scale import infer_period
 from anaphora.data.series_times import calendar, continued
@@ -32,8 +32,8 @@ def test_a_model_that_learned_the_count_as_values_still_has_it(tmp_path):
     path = table(tmp_path, "year,volume", [(1871 + i, i % 7) for i in range(20)])
     older = open_series(path, kept=("year", "volume"))
     assert older.columns == ("year", "volume")
-    assert reopen_series(older.describe()).columns == ("year", "volume")
-    assert reopen_series(open_series(path).describe()).columns == ("volume",)
+    assert SERIES_READER.reopen_one(older.describe()).columns == ("year", "volume")
+    assert SERIES_READER.reopen_one(open_series(path).describe()).columns == ("volume",)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_column_of_texts_that_orders_the_times_names_the_series(tmp_path):
     assert [one.name for one in data.series] == ["east", "west"]
     assert data.columns == ("sold",)
     assert said == [f"{path}: the rows of each shop are read as a series"]
-    assert len(reopen_series(data.describe()).series) == 2
+    assert len(SERIES_READER.reopen_one(data.describe()).series) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.series import Series, SeriesData, hold_out
+from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import Windows, fill_forward
+from anaphora.data.split import Split, split
 from anaphora.errors import DataError
 
 
@@ -85,7 +86,7 @@ def test_aligned_stretches_ask_for_every_step_exactly_once(steps, window, begin)
 
 @given(st.integers(20, 80), st.integers(1, 6), st.integers(1, 4))
 def test_training_never_sees_what_dev_asks_for(steps, window, horizon):
-    train, dev = hold_out(counting(steps), least=horizon, whole=False)
+    train, dev = split(counting(steps), Split("end", least=horizon))
     columns = plain(("a",))
     mine, theirs = (Windows(part, columns, window=window, horizon=horizon) for part in (train, dev))
     seen = mine.batch(range(len(mine)))

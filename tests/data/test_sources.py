@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.asked import asked_batches
-from anaphora.data.labelled import open_labelled, open_training
+from anaphora.data.labelled import LABELLED_READER, open_labelled
 from anaphora.data.sources import formats
 from anaphora.data.sources.objects import XY
-from anaphora.data.sources.opening import open_source, reopen_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
+from anaphora.data.split import Split
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.given import given_inputs
@@ -134,13 +135,13 @@ def test_every_opener_gives_the_same_rows_and_opens_them_again(name: str, tmp_pa
     assert [row.values for row in found.rows(9)] == ROWS[9:]
     assert [column.role for column in found.columns] == ["source", "target"]
     description = json.loads(json.dumps(found.describe()))
-    again = reopen_source(description, roles=LABELLED, spill=tmp_path / "run" / "data")
+    again = ROW_READER.reopen_one(description, roles=LABELLED, spill=tmp_path / "run" / "data")
     assert list(again) == ROWS
     assert again.describe()["sha256"] == description["sha256"]
     if name in FILES:
         make([*ROWS[:-1], ("awful", "good")], tmp_path)
         with pytest.raises(DataError, match="has changed since the run began"):
-            reopen_source(description, roles=LABELLED)
+            ROW_READER.reopen_one(description, roles=LABELLED)
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1).filter(str.strip)
@@ -167,7 +168,7 @@ def test_splits_of_a_set_are_found(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     parts = {"train": ROWS[:8], "validation": ROWS[8:]}
     both = datasets.DatasetDict({k: datasets.Dataset.from_dict(columns(rows)) for k, rows in parts.items()})
-    train, dev = open_training(both, None, seed=1, holdout=0, spill=tmp_path)
+    train, dev = LABELLED_READER.training(both, None, Split("rows", 0, 1), spill=tmp_path)
     assert list(train.read(range(8))) == ROWS[:8]
     assert list(dev.read(range(4))) == ROWS[8:]
 

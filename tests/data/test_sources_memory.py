@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anaphora.data.labelled import open_training
+from anaphora.data.labelled import LABELLED_READER
 from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_rows import Input
-from anaphora.data.sources.holdout import open_training as open_training_pairs
+from anaphora.data.sources.opening import ROW_READER
 from anaphora.data.sources.source import Source
+from anaphora.data.split import Split
 
 ROWS = 12_000
 
@@ -42,7 +43,7 @@ def test_a_part_of_the_file_is_in_memory(form: str, text: list[str], tmp_path: P
         pytest.importorskip("pyarrow.parquet").write_table(table, path, row_group_size=500)
     tracemalloc.start()
     try:
-        train, _ = open_training(path, None, seed=1, holdout=100, spill=tmp_path / "run")
+        train, _ = LABELLED_READER.training(path, None, Split("rows", 100, 1), spill=tmp_path / "run")
         assert isinstance(train, Source)
         assert train.text_bytes > 8_000_000
         labels = np.array([int(label) for label in labels_of(train)])
@@ -59,7 +60,7 @@ def test_a_part_of_the_file_is_in_memory(form: str, text: list[str], tmp_path: P
 def test_read_and_held_batches_are_the_same_stream(tmp_path: Path) -> None:
     draw = random.Random(2)
     rows = [(" ".join("ab"[draw.randrange(2)] for _ in range(draw.randint(1, 9))), "x") for _ in range(90)]
-    train, _ = open_training_pairs(rows, None, seed=1, holdout=10, spill=tmp_path)
+    train, _ = ROW_READER.training(rows, None, Split("rows", 10, 1), spill=tmp_path)
     texts = [a for a, _ in train]
     truth = np.arange(len(texts))
     read = ReadBatches(train, encode, truth, batch_tokens=20, max_tokens=8, seed=3)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from anaphora.data.labelled import open_training as open_classes
+from anaphora.data.labelled import LABELLED_READER
 from anaphora.data.sources import met
-from anaphora.data.sources.holdout import open_training
+from anaphora.data.sources.opening import ROW_READER
 from anaphora.data.sources.report import reported
+from anaphora.data.split import Split
 
 
-def told_of(rows, valid=None, open_=open_training, **more):
+def told_of(rows, valid=None, reader=ROW_READER, **more):
     told: list[str] = []
     with reported(told.append):
-        train, dev = open_(rows, valid, seed=1, holdout=0, **more)
+        train, dev = reader.training(rows, valid, Split("rows", 0, 1), **more)
     return [line for line in told if "dev rows" in line], train, dev
 
 
@@ -39,8 +40,8 @@ def test_new_or_few_inputs_are_not(rows):
 
 def test_dev_data_of_the_users_own_are_compared():
     rows = [(f"text {i}", "ab"[i % 2]) for i in range(60)]
-    assert told_of(rows, rows[:30], open_classes)[0][0].startswith("warning: 30 of 30 dev rows")
-    assert told_of(rows[30:], rows[:30], open_classes)[0] == []
+    assert told_of(rows, rows[:30], LABELLED_READER)[0][0].startswith("warning: 30 of 30 dev rows")
+    assert told_of(rows[30:], rows[:30], LABELLED_READER)[0] == []
 
 
 def test_a_share_of_a_tenth_is_needed():
@@ -57,7 +58,7 @@ def test_much_text_is_not_read_again(monkeypatch):
 
 def test_nothing_is_read_where_nobody_listens(monkeypatch):
     monkeypatch.setattr(met, "_inputs", lambda rows: pytest.fail("read"))
-    open_training(twice(), None, seed=1)
+    ROW_READER.training(twice(), None, Split("rows", seed=1))
 
 
 def test_embedded_corpora_are_left_out():
@@ -66,4 +67,4 @@ def test_embedded_corpora_are_left_out():
 
 def test_rows_of_numbers_are_left_out():
     rows = [([1.0, 2.0, 3.0], "ab"[i % 2]) for i in range(100)]
-    assert told_of(rows, rows[:50], open_classes)[0] == []
+    assert told_of(rows, rows[:50], LABELLED_READER)[0] == []

@@ -8,10 +8,9 @@ import pytest
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.labelled import open_labelled
-from anaphora.data.sources.holdout import hold_out, reopen_training
-from anaphora.data.sources.holdout import open_training as open_rows
-from anaphora.data.sources.opening import open_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
+from anaphora.data.split import Split, split
 from anaphora.errors import DataError
 
 
@@ -32,11 +31,11 @@ def test_what_is_held_out_is_reported_when_data_are_opened_and_not_again(tmp_pat
     path = tmp_path / "a.tsv"
     path.write_text("".join(f"text {i}\t{i % 2}\n" for i in range(2000)))
     with reported(told.append):
-        train, dev = open_rows(path, None, seed=1)
+        train, dev = ROW_READER.training(path, None, Split("rows", seed=1))
         assert told[1:] == [
             "held out 100 of 2 000 rows as dev data (valid gives others, holdout more or fewer)"
         ]
-        again = reopen_training({"train": train.describe(), "valid": dev.describe()})
+        again = ROW_READER.reopen({"train": train.describe(), "valid": dev.describe()})
     assert sum(line.startswith("held out") for line in told) == 1
     assert list(again[1]) == list(dev)
 
@@ -60,7 +59,7 @@ def test_a_row_knows_its_line_even_after_a_field_with_line_ends(tmp_path: Path) 
     path.write_text('text,label\n"a\nb",x\nc,y\n')
     found = open_source(path)
     assert [row.place for row in found.rows()] == [f"{path}:2", f"{path}:4"]
-    held, dev = hold_out(found, seed=1)
+    held, dev = split(found, Split("rows", seed=1))
     assert {row.place for part in (held, dev) for row in part.rows()} == {f"{path}:2", f"{path}:4"}
 
 

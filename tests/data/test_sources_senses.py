@@ -13,11 +13,12 @@ import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.asked import list_lines
 from anaphora.data.audio.features import LogMel
-from anaphora.data.audio.recordings_readers import open_recordings, reopen_recordings
+from anaphora.data.audio.recordings_readers import RECORDING_READER, open_recordings
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.data.labelled import open_labelled
-from anaphora.data.pictures_readers import open_pictures, open_training_pictures, reopen_training_pictures
+from anaphora.data.pictures_readers import PICTURE_READER, open_pictures
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, SPOKEN
+from anaphora.data.split import Split
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 
@@ -59,11 +60,11 @@ def test_questions_in_json_lines_are_trained_on_and_answered(pictures: Path) -> 
     path = pictures / "questions.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     read = {"size": (8, 8), "texts": "questions", "bad_rows": "strict"}
-    train, dev = open_training_pictures(path, None, seed=1, holdout=0.25, spill=None, **read)
+    train, dev = PICTURE_READER.training(path, None, Split("rows", 0.25, 1), **read)
     assert (len(train), len(dev)) == (3, 1)
     assert train.texts[0][0] == ("is it 0", "0") or dev.texts[0][0] == ("is it 0", "0")
     described = json.loads(json.dumps({"train": train.describe(), "valid": dev.describe()}))
-    assert reopen_training_pictures(described, spill=None)[0].texts == train.texts
+    assert PICTURE_READER.reopen(described)[0].texts == train.texts
     asked = [line for batch in list_lines(str(path), QUESTIONS[:2], train.describe()) for line in batch]
     assert asked == [f"{row['image']}\t{row['question']}" for row in rows]
     named = [{"p": str(pictures / "Images" / row["image"]), "q": row["question"], "a": "x"} for row in rows]
@@ -125,7 +126,10 @@ def test_metadata_with_bars_names_the_recordings_of_wavs(speech: Path) -> None:
     path = speech / "metadata.csv"
     found = open_recordings(path, features=features)
     assert found.transcripts == [f"he said {i}" for i in range(1, 5)]
-    assert list(reopen_recordings(found.describe(), features=features).transcripts) == found.transcripts
+    assert (
+        list(RECORDING_READER.reopen_one(found.describe(), features=features).transcripts)
+        == found.transcripts
+    )
     written = open_recordings(path, features=features, source_field="1", target_field="2")
     assert written.transcripts[0] == 'He said "1",'
     asked = [line for batch in list_lines(str(path), SPOKEN[:1], found.describe()) for line in batch]

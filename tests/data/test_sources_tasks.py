@@ -14,11 +14,11 @@ import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.conll_sentences import open_sentences
 from anaphora.data.labelled import open_labelled
-from anaphora.data.series_readers import open_series, open_training_series, reopen_series
-from anaphora.data.sources.holdout import held_count
+from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.sources.objects import XY
-from anaphora.data.tagged import open_training as open_training_sentences
-from anaphora.data.text_readers import open_text, open_training_text, reopen_texts
+from anaphora.data.split import Split, held_count
+from anaphora.data.tagged import TAGGED_READER
+from anaphora.data.text_readers import TEXT_READER, open_text
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.registry import TASKS
@@ -59,22 +59,19 @@ def test_every_task_holds_out_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"line {i:02}\n" for i in range(50)))
     for by_line in (True, False):
         for holdout, held in ((0, 5), (0.2, 10), (7, 7)):
-            train, dev = open_training_text(
-                tmp_path / "a.txt", None, by_line=by_line, holdout=holdout, seed=1
-            )
+            rule = Split("stream lines" if by_line else "stream end", holdout, 1)
+            train, dev = TEXT_READER.training(tmp_path / "a.txt", None, rule)
             assert (len(train), len(dev)) == (50 - held, held)
-            again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
+            again = TEXT_READER.reopen({"train": train.describe(), "valid": dev.describe()})
             assert [list(one.blocks()) for one in again] == [list(train.blocks()), list(dev.blocks())]
     series = {"x": np.arange(100.0)}
     for holdout, held in ((0, 10), (0.25, 25), (40, 40)):
-        _, held_out = open_training_series(
-            series, None, least=1, whole=False, holdout=holdout, spill=tmp_path
-        )
+        _, held_out = SERIES_READER.training(series, None, Split("end", holdout), spill=tmp_path)
         assert len(held_out) == held
-        reopened = reopen_series(held_out.describe(), spill=tmp_path)
+        reopened = SERIES_READER.reopen_one(held_out.describe(), tmp_path)
         assert reopened.describe() == held_out.describe()
     sentences = [(["a", "b"], ["X", "Y"])] * 40
-    _, tagged = open_training_sentences(sentences, None, seed=1, holdout=0.5)
+    _, tagged = TAGGED_READER.training(sentences, None, Split("rows", 0.5, 1))
     assert len(tagged) == 20
 
 
@@ -98,8 +95,8 @@ def test_running_text_comes_from_a_column(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("n,body\n1,a b\n2,c\n")
     assert "".join(open_text(tmp_path / "b.csv").blocks()) == "n,body\n1,a b\n2,c\n"
     assert "".join(open_text(tmp_path / "b.csv", source_field="body").blocks()) == "a b\nc\n"
-    train, dev = open_training_text(path, None, by_line=True, holdout=1, seed=1)
-    again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
+    train, dev = TEXT_READER.training(path, None, Split("stream lines", 1, 1))
+    again = TEXT_READER.reopen({"train": train.describe(), "valid": dev.describe()})
     assert list(again[0].blocks()) == list(train.blocks())
 
 

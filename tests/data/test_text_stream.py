@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from anaphora.data import text as text_module
 from anaphora.data import text_stream
 from anaphora.data.corpora import CORPORA, SPLITS, python_source
-from anaphora.data.text import hold_out_end, hold_out_lines
+from anaphora.data.split import Split, split
 from anaphora.data.text_lines import LineBatches, encode_lines
-from anaphora.data.text_readers import open_text, reopen_texts
+from anaphora.data.text_readers import TEXT_READER, open_text
 from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
@@ -105,7 +105,7 @@ def test_bad_lines_can_be_skipped(tmp_path) -> None:
 
 def test_the_end_of_running_text_is_held_out() -> None:
     text = open_text([f"line {i}" for i in range(100)])
-    train, dev = hold_out_end(text, 0.1)
+    train, dev = split(text, Split("stream end", 0.1))
     parts = ["".join(part.blocks()) for part in (train, dev)]
     assert "".join(parts) == "".join(text.blocks())
     assert parts[1].startswith("line 9")
@@ -115,19 +115,19 @@ def test_the_end_of_running_text_is_held_out() -> None:
 
 
 def test_of_one_long_line_the_end_is_held_out_too() -> None:
-    train, dev = hold_out_end(open_text(["ab" * 50]), 0.1)
+    train, dev = split(open_text(["ab" * 50]), Split("stream end", 0.1))
     assert ["".join(part.blocks()) for part in (train, dev)] == [("ab" * 50)[:90], ("ab" * 50)[90:] + "\n"]
 
 
 def test_of_separate_lines_some_are_held_out(tmp_path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"line {i}\n" for i in range(200)))
-    train, dev = hold_out_lines(open_text(path), 0.1, seed=3)
+    train, dev = split(open_text(path), Split("stream lines", 0.1, 3))
     lines = ["".join(part.blocks()).splitlines() for part in (train, dev)]
     assert len(lines[1]) == len(dev) == 20
     assert len(lines[0]) == len(train) == 180
     assert sorted(lines[0] + lines[1]) == sorted(f"line {i}" for i in range(200))
-    again = reopen_texts({"train": train.describe(), "valid": dev.describe()})
+    again = TEXT_READER.reopen({"train": train.describe(), "valid": dev.describe()})
     assert ["".join(part.blocks()).splitlines() for part in again] == lines
 
 
@@ -137,7 +137,7 @@ def test_text_that_changed_is_not_opened_again(tmp_path) -> None:
     told = {"train": open_text(path).describe(), "valid": open_text(path).describe()}
     path.write_text("one\ntwe\n")
     with pytest.raises(DataError, match="has changed since the run began"):
-        reopen_texts(told)
+        TEXT_READER.reopen(told)
 
 
 def test_streams_go_on_where_they_stopped_and_reach_every_symbol() -> None:

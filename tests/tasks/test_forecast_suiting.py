@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import anaphora as an
-from anaphora.data.series_readers import open_training_series
+from anaphora.data.series_readers import SERIES_READER
 from anaphora.data.series_scale import Columns
 from anaphora.data.sources import report
+from anaphora.data.split import Split
 from anaphora.errors import DataError
 from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting import naive
@@ -94,7 +95,7 @@ def test_an_aligned_forecaster_has_no_last_value():
 
 
 def shares(series, window=4):
-    train, _ = open_training_series(series, series, least=1, whole=False, holdout=0.1, spill=None)
+    train, _ = SERIES_READER.training(series, series, Split("end", 0.1))
     return wandering(train, Columns.learn(train, targets=(), known=(), output="continuous", period=1), window)
 
 

@@ -9,8 +9,8 @@ import json
 import pytest
 from tasks_tiny import is_one_sentence, pairs, tiny
 
-from anaphora.data.sources.holdout import hold_out, reopen_training
-from anaphora.data.sources.opening import open_source
+from anaphora.data.sources.opening import ROW_READER, open_source
+from anaphora.data.split import Split, split
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.tasks.config import read_config
 
@@ -72,14 +72,14 @@ def test_the_form_of_the_data_makes_no_difference(form, tmp_path, expected):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_data_of_a_run_can_be_opened_again(form, tmp_path):
     tiny(steps=1).fit(**form(tmp_path), out=tmp_path / "run")
-    train, dev = reopen_training(read_config(tmp_path / "run").data)
+    train, dev = ROW_READER.reopen(read_config(tmp_path / "run").data)
     assert sorted([*train, *dev]) == sorted(ROWS)
 
 
 def test_examples_of_a_run_that_was_moved_are_found(tmp_path):
     tiny(steps=1).fit(iter(ROWS), valid=iter(ROWS[:5]), out=tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
-    train, dev = reopen_training(read_config(tmp_path / "there").data, spill=tmp_path / "there" / "data")
+    train, dev = ROW_READER.reopen(read_config(tmp_path / "there").data, tmp_path / "there" / "data")
     assert (list(train), list(dev)) == (ROWS, ROWS[:5])
     assert tiny().resume(tmp_path / "there").result_.stopped == "finished"
 
@@ -103,7 +103,7 @@ def test_dev_data_of_ones_own_is_used(tmp_path):
 @pytest.mark.parametrize(("rows", "held"), [(2, 1), (19, 1), (40, 2), (60, 3), (30_000, 1000)])
 def test_a_twentieth_is_held_out_and_at_most_a_thousand(rows, held):
     whole = open_source([(str(n), str(n)) for n in range(rows)])
-    train, dev = hold_out(whole, seed=1)
+    train, dev = split(whole, Split("rows", seed=1))
     assert len(dev) == held
     assert set(train).isdisjoint(dev)
     assert sorted([*train, *dev]) == sorted(whole)
@@ -111,7 +111,7 @@ def test_a_twentieth_is_held_out_and_at_most_a_thousand(rows, held):
 
 def test_the_seed_decides_what_is_held_out():
     whole = open_source([(str(n), str(n)) for n in range(200)])
-    first, again, other = (list(hold_out(whole, seed=seed)[1]) for seed in (1, 1, 2))
+    first, again, other = (list(split(whole, Split("rows", seed=seed))[1]) for seed in (1, 1, 2))
     assert first == again != other
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ import torch
 
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.corpora import CORPORA
-from anaphora.data.labelled import Labelled, open_labelled, reopen_labelled
+from anaphora.data.labelled import Labelled, open_labelled
 from anaphora.data.labelled_rows import Input
+from anaphora.data.opening import Reader
 from anaphora.data.pooled import PooledBatches, Rows
 from anaphora.data.sources.formats import format_of, open_file
-from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import is_xy, peeked, table_of, unbatched
-from anaphora.data.sources.opening import open_source, reopen_source, two_paths
+from anaphora.data.sources.opening import open_source, two_paths
 from anaphora.data.sources.roles import LABELS, ONE_TEXT, PAIRED, SOURCE, TARGET
 from anaphora.data.sources.source import Source
 from anaphora.data.sources.table import Hints
@@ -33,7 +32,9 @@ _MANY = 1000
 """Pairs that are looked at for labels."""
 
 
-def open_alike(data: Any, *, positives: str = "auto", **read: Any) -> Labelled:
+def open_alike(
+    data: Any, *, positives: str = "auto", facts: Mapping[str, Any] | None = None, **read: Any
+) -> Labelled:
     """The sequences that ``data`` names, and what tells which are alike.
 
     positives: "pairs": two texts a row, which are alike; "labels": inputs (texts or vectors) with a label each, and
@@ -41,6 +42,12 @@ def open_alike(data: Any, *, positives: str = "auto", **read: Any) -> Labelled:
         ``(x,)`` for texts alone; `positives_of` says which it was.
     read: as `open_source` takes it.
     """
+    if facts is not None:
+        if positives == "labels" or facts["kind"] == "vectors":
+            return open_labelled(data, facts=facts, **read)
+        return open_source(
+            data, roles=PAIRED if positives == "pairs" else ONE_TEXT, facts=facts, **_texts(read)
+        )
     if positives == "auto":
         positives, data = _guess(data, read)
     if positives == "pairs":
@@ -66,30 +73,13 @@ def positives_of(rows: Labelled) -> str:
     return "labels" if rows.columns[1].kind == "label" else "pairs"
 
 
-def open_alike_training(
-    data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
-) -> tuple[Labelled, Labelled]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the rows held out."""
-    train, dev = open_parts(data, valid, partial(open_alike, **read), seed=seed, holdout=holdout)
+def check_alike(train: Labelled, dev: Labelled) -> None:
+    """Raise a `DataError` where training and dev data differ in what tells which are alike."""
     first, second = positives_of(train), positives_of(dev)
     if first != second:
         raise DataError(
             f"the training data are {first} and the dev data {second}; give both alike, or set positives."
         )
-    return train, dev
-
-
-def reopen_alike(
-    descriptions: Mapping[str, Any], *, positives: str, spill: Path | None
-) -> tuple[Labelled, Labelled]:
-    """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-
-    def reopen(facts: Mapping[str, Any]) -> Labelled:
-        if positives == "labels" or facts["kind"] == "vectors":
-            return reopen_labelled(facts, spill)
-        return reopen_source(facts, roles=PAIRED if positives == "pairs" else ONE_TEXT, spill=spill)
-
-    return reopen_parts(descriptions, reopen)
 
 
 def _texts(read: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,6 +142,9 @@ def _checked(pairs: Source) -> Source:
             'ones; if they are labels, set positives = "labels", else give each text one that is like it.'
         )
     return pairs
+
+
+ALIKE_READER = Reader(open_alike, ("bad_rows", "source_field", "target_field", "scan"))
 
 
 @dataclass(frozen=True)

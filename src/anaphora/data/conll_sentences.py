@@ -15,11 +15,10 @@ from anaphora.data.conll import Columns, form_of
 from anaphora.data.conll_examples import Sentence, hold_sentences, spill_sentences
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import scan
-from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.sources.grouped import WORD_ROWS, SentenceTable, by_sentence, word_rows
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
-from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
+from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TAGGED, with_parts
 from anaphora.data.sources.source import MemorySource, Source
@@ -44,6 +43,7 @@ def open_sentences(
     bad_rows: str = "strict",
     spill: Path | None = None,
     learnt: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> MemorySource:
     """The sentences that ``data`` names, held in memory.
 
@@ -53,9 +53,12 @@ def open_sentences(
     source_field, target_field: the columns, see `Columns`; of a CSV or JSONL file, the fields.
     spill: folder into which an iterable is written, so that it can be opened again.
     learnt: what the table of pairs that a model was trained on was described as, whose columns are then looked for first.
+    facts: what they were described as themselves in an earlier process; they are then read as they were then.
     """
     named: dict[str, Any] = {"source_field": source_field, "target_field": target_field}
     read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, "learnt": learnt, **named}
+    if facts is not None:
+        return _again(data, facts, read)
     if isinstance(data, str | Path):
         name = str(data).partition(":")[0]
         if isinstance(data, Path) or name not in corpora.CORPORA:
@@ -155,33 +158,19 @@ def read_columns(
     return MemorySource(found, facts)
 
 
-def reopen_sentences(description: Mapping[str, Any], spill: Path | None) -> Source:
-    """The sentences of a run again, as its config describes them; or a sentence on what changed."""
-    kind = description["kind"]
-    if kind == SentenceTable.kind:
-        pairs = _reopened(description["pairs"], spill)
-        return _split(pairs, description["bad_rows"], str(pairs.describe()["path"]))
-    if "pairs" in description:
-        pairs = reopen_source(description["pairs"], roles=TAGGED, spill=spill)
-        return _split(pairs, description["bad_rows"], str(description["pairs"].get("path", "the data")))
-    check_kept(kind, "sentences")
-    path = found_again(description["path"], spill)
-    names = {key: description[key] for key in ("source_field", "target_field")}
-    found = read_columns(path, kind, description["bad_rows"], spill=spill, **names)
-    check_same(found, description, str(path))
-    return found
-
-
-def _reopened(description: Mapping[str, Any], spill: Path | None) -> Source:
-    """The sentences of a table with a word a row again."""
-    path = found_again(description["path"], spill)
-    table = word_rows(path, spill, Hints(facts=description))
+def _again(data: Any, facts: Mapping[str, Any], read: dict[str, Any]) -> MemorySource:
+    """Return the sentences that ``facts`` describe; what is made of pairs has the options of the pairs in ``read``."""
+    kind, pairs = facts["kind"], facts.get("pairs")
+    if pairs is None:
+        named = {key: read[key] for key in ("source_field", "target_field")}
+        return read_columns(data, kind, read["bad_rows"], spill=read["spill"], **named)
+    if kind != SentenceTable.kind:
+        name = str(pairs.get("path", "the data"))
+        return _split(open_source(data, roles=TAGGED, facts=pairs, **read), facts["bad_rows"], name)
+    table = word_rows(data, read["spill"], Hints(facts=pairs))
     if table is None:
-        raise DataError(f"{path} cannot be read as it was; put the old data back, or start a new run.")
-    names = {key: description[key] for key in ("source_field", "target_field")}
-    found = _by_sentence(table, role="train", bad_rows=description["bad_rows"], spill=spill, **names)
-    check_same(found, description, str(path))
-    return found
+        raise DataError(f"{data} cannot be read as it was; put the old data back, or start a new run.")
+    return _split(_by_sentence(table, **read), facts["bad_rows"], str(data))
 
 
 def _split(pairs: Source, bad_rows: str, name: str) -> MemorySource:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anaphora.data import vectors_readers as arrays
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.vector_corpus import VectorCorpus
-from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.opening import Reader
 from anaphora.data.sources.folders import TextFolder, text_files
 from anaphora.data.sources.formats import format_of, open_file
-from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
-from anaphora.data.sources.opening import SPLITS, open_source, reopen_source, two_paths
+from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import LABELLED, choose_columns, no_columns
 from anaphora.data.sources.source import Source
@@ -40,6 +38,7 @@ def open_labelled(
     spill: Path | None = None,
     scan: str = "rows",
     learnt: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
     **fields: str | None,
 ) -> Labelled:
     """The examples that ``data`` names.
@@ -52,8 +51,12 @@ def open_labelled(
     (array, label), two arrays (X, y), or a ``DataLoader`` of them.
     """
     read: dict[str, Any] = {"role": role, "bad_rows": bad_rows, "spill": spill, "learnt": learnt, **fields}
+    if facts is not None and facts["kind"] not in ("vectors", TextFolder.kind):
+        return open_source(data, roles=LABELLED, facts=facts, **read)
+    if facts is not None and facts.get("labels", "") is None:
+        return arrays.read_unlabelled(data)
     if isinstance(data, str | Path):
-        return _named(data, scan, **read)
+        return _named(data, scan, facts, **read)
     if two_paths(data):
         if is_array_file(data[0]):
             no_columns(data[0], role, fields)
@@ -81,19 +84,7 @@ def open_labelled(
     return arrays.hold_vectors(_examples(table, names, f"{role} example"), role, spill, scan=scan)
 
 
-def open_training(
-    data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
-) -> tuple[Labelled, Labelled]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the rows held out."""
-    return open_parts(data, valid, partial(open_labelled, **read), seed=seed, holdout=holdout)
-
-
-def reopen_training(descriptions: Mapping[str, Any], *, spill: Path | None) -> tuple[Labelled, Labelled]:
-    """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    return reopen_parts(descriptions, partial(reopen_labelled, spill=spill))
-
-
-def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = None, **read: Any) -> Labelled:
+def _named(data: str | Path, scan: str, facts: Mapping[str, Any] | None, **read: Any) -> Labelled:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
     path = Path(data)
@@ -102,9 +93,9 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
     if isinstance(corpus, VectorCorpus) or arrayed:
         no_columns(data, read["role"], read)
     if isinstance(corpus, VectorCorpus):
-        return arrays.generate_vectors(
-            corpus, find(name, variant or None)[1], SPLITS[read["role"]], scan=scan
-        )
+        drawn = (facts["size"], facts["seed"]) if facts else ()
+        variant = find(name, variant or None)[1]
+        return arrays.generate_vectors(corpus, variant, SPLITS[read["role"]], *drawn, scan=scan)
     if folder:
         return _of_folder(path, scan, read)
     if corpus is None and is_ts(path):
@@ -124,7 +115,7 @@ def _named(data: str | Path, scan: str, *, facts: Mapping[str, Any] | None = Non
             names = choose_columns(table.name, table.names, LABELLED, fields, read["learnt"])
             if not isinstance(_input(table, first, names[0]), str):
                 return arrays.read_sequences(table, names, path, read["bad_rows"], scan=scan)
-    pairs = open_source(data, roles=LABELLED, facts=facts, **read)
+    pairs = open_source(data, roles=LABELLED, **read)
     if corpus is None and pairs[0][0].strip().lower().endswith(arrays.FILE_ENDINGS):
         return arrays.read_listed(pairs, path, scan=scan, bad_rows=read["bad_rows"])
     return pairs
@@ -168,30 +159,4 @@ def _examples(table: Table, names: list[str], where: str) -> Iterator[Any]:
             ) from None
 
 
-def reopen_labelled(description: Mapping[str, Any], spill: Path | None) -> Labelled:
-    """The very examples that `describe` described, or a `DataError` that says what changed."""
-    if description["kind"] == TextFolder.kind:
-        folder = found_again(description["path"], spill)
-        texts = open_labelled(folder, bad_rows=description["bad_rows"], spill=spill)
-        check_same(texts, description, str(folder))
-        return texts
-    if description["kind"] != "vectors":
-        return reopen_source(description, roles=LABELLED, spill=spill)
-    form = description["form"]
-    check_kept(form, "examples")
-    if form == "corpus":
-        corpus, variant = find(description["name"], description["variant"])
-        assert isinstance(corpus, VectorCorpus)
-        rest = (description[key] for key in ("split", "size", "seed"))
-        rows: Labelled = arrays.generate_vectors(corpus, variant, *rest, scan=description.get("scan", "rows"))
-        place = f"The corpus {description['name']}"
-    else:
-        place = str(found_again(description["path"], spill))
-        given = (place, description["labels"]) if form == "arrays" else place
-        kept = ("bad_rows", "source_field", "target_field", "scan")
-        if description.get("labels", "") is None:
-            rows = arrays.read_unlabelled(Path(place))
-        else:
-            rows = open_labelled(given, **{key: description[key] for key in kept if key in description})
-    check_same(rows, description, place)
-    return rows
+LABELLED_READER = Reader(open_labelled, ("bad_rows", "source_field", "target_field", "scan"))

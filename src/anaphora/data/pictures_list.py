@@ -63,7 +63,7 @@ class PictureList:
         return sum(map(len, self.texts))
 
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `reopen_training_pictures` takes it to read the same again."""
+        """What was read, as JSON; `anaphora.data.opening` takes it to read the same again."""
         counts = {"rows": self.rows, "pictures": len(self), "size": list(self.size)}
         return {**self.facts, **counts, "sha256": self._digest.hexdigest()}
 

@@ -16,12 +16,11 @@ import numpy as np
 
 from anaphora.data.corpora import CORPORA, CORPUS_SEED, find
 from anaphora.data.files import Verdict, beside
+from anaphora.data.opening import Reader
 from anaphora.data.pictures import Pixels, Size, as_picture, read_picture
 from anaphora.data.pictures_list import PictureList, Texts
-from anaphora.data.reopening import check_kept, check_same, found_again
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.formats.tabs import TsvTable
-from anaphora.data.sources.holdout import open_parts, reopen_parts
 from anaphora.data.sources.objects import table_of
 from anaphora.data.sources.opening import SPLITS
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, BadRow, checked, choose_columns, text_problem
@@ -49,6 +48,7 @@ def open_pictures(
     bad_rows: str = "strict",
     spill: Path | None = None,
     learnt: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
     **fields: str | None,
 ) -> PictureList:
     """The pictures that ``data`` names, and what is said about them.
@@ -64,10 +64,12 @@ def open_pictures(
         rows out and counts them by reason in ``describe``.
     spill: folder into which pictures from Python are written, so that a run can be resumed.
     """
+    size = (size[0], size[1])  # a description has it as a list
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in CORPORA:
-            return _generated(name, variant or None, SPLITS[role], size, texts)
+            scenes = facts["scenes"] if facts else None
+            return _generated(name, variant or None, SPLITS[role], size, texts, scenes)
         if str(data).endswith(".npz"):
             return _unspilled(Path(data), size)
         return _listed(Path(data), size, texts, bad_rows, fields, learnt)
@@ -79,44 +81,6 @@ def open_pictures(
     raise DataError(
         f"A {type(data).__name__} does not hold pictures; give a list ({_COLUMNS[texts]}), an embedded corpus, or examples."
     )
-
-
-def open_training_pictures(
-    data: Any, valid: Any | None, *, seed: int, holdout: float, **read: Any
-) -> tuple[PictureList, PictureList]:
-    """``(train, dev)``: dev data are those given, an embedded corpus's own, or ``holdout`` of the pictures held out."""
-    return open_parts(data, valid, partial(open_pictures, **read), seed=seed, holdout=holdout)
-
-
-def reopen_training_pictures(
-    descriptions: dict[str, Any], *, spill: Path | None
-) -> tuple[PictureList, PictureList]:
-    """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    return reopen_parts(descriptions, partial(_reopen, spill=spill))
-
-
-def reopen_dev_pictures(descriptions: dict[str, Any], *, spill: Path | None) -> PictureList:
-    """The dev data alone: of a corpus, or of lists of their own, the training data need not be read again."""
-    if descriptions.get("valid", {}).get("kind") in (None, "held-out"):
-        return reopen_training_pictures(descriptions, spill=spill)[1]
-    return _reopen(descriptions["valid"], spill)
-
-
-def _reopen(description: Mapping[str, Any], spill: Path | None) -> PictureList:
-    kind, size = description["kind"], (description["size"][0], description["size"][1])
-    check_kept(kind, "examples")
-    if kind == "corpus":
-        place = f"The corpus {description['name']}"
-        name, variant, split = (description[key] for key in ("name", "variant", "split"))
-        found = _generated(name, variant, split, size, description["texts"], description["scenes"])
-    else:
-        path = found_again(description["path"], spill)
-        place = f"{path} or one of its pictures"
-        kept = ("texts", "bad_rows", "picture_field", "source_field", "target_field")
-        read: dict[str, Any] = {key: description[key] for key in kept if key in description}
-        found = open_pictures(path, role="train", size=size, **read)
-    check_same(found, description, place)
-    return found
 
 
 def _listed(
@@ -287,3 +251,8 @@ def _judged(found: PictureList, verdict: Verdict) -> PictureList:
     verdict.require(len(found))
     found.facts["skipped"] = dict(verdict.skipped)
     return found
+
+
+PICTURE_READER = Reader(
+    open_pictures, ("size", "texts", "bad_rows", "picture_field", "source_field", "target_field")
+)

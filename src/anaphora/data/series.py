@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.numeric import LARGEST
-from anaphora.data.sources.holdout import held_count
 from anaphora.errors import DataError
 
 Floats = NDArray[np.float64]
-SHARE = 0.1
-"""How much is held out as dev data: the last steps of each series, or the last of many whole series."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class SeriesData:
         return sum(len(one) - one.begin for one in self.series)
 
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `reopen_series` takes it to open the same again."""
+        """What was read, as JSON; `anaphora.data.opening` takes it to open the same again."""
         digest = hashlib.sha256()
         digest.update(repr(self.columns).encode())
         for one in self.series:
@@ -121,37 +118,6 @@ class SeriesData:
         facts = self.facts.get("of", self.facts)  # of what was held out, the whole
         paths = facts.get("paths") or [facts.get("name", "the series")]
         return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
-
-
-def hold_out(
-    data: SeriesData, *, least: int, whole: bool, holdout: float = 0
-) -> tuple[SeriesData, SeriesData]:
-    """``(train, dev)``: the end of every series, at least ``least`` steps of it, or of ``whole`` series the last of them:
-    a tenth, or the share or count that ``holdout`` says. Dev steps come after all training steps of their series; the
-    steps before them are history."""
-    facts = {"kind": "held-out", "of": data.facts, "least": least, "whole": whole}
-    facts |= {"count": holdout} if holdout else {}
-    if whole:
-        if len(data.series) < 2:
-            raise DataError(
-                f"{data.place}: one series is too little to hold whole ones out of; give dev data of your own."
-            )
-        count = _held(len(data.series), holdout, 1, "series")
-        parts = data.series[:-count], data.series[-count:]
-    else:
-        ends = [max(len(one) - _held(len(one), holdout, least, "steps"), 0) for one in data.series]
-        train = tuple(one.cut(one.begin, end) for one, end in zip(data.series, ends, strict=True))
-        dev = tuple(one.cut(end, len(one)) for one, end in zip(data.series, ends, strict=True))
-        parts = train, dev
-    made = [
-        replace(data, series=part, facts={**facts, "part": name})
-        for name, part in zip(("train", "dev"), parts, strict=True)
-    ]
-    return made[0], made[1]
-
-
-def _held(count: int, holdout: float, least: int, what: str) -> int:
-    return max(least, held_count(holdout, count, what=what) if holdout else int(count * SHARE))
 
 
 def numbered(count: int) -> tuple[str, ...]:

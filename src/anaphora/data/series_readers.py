@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anaphora.data import corpora
 from anaphora.data.corpora.waves import Waves
-from anaphora.data.reopening import as_described, check_kept, check_same, found_again
-from anaphora.data.series import Series, SeriesData, hold_out
+from anaphora.data.opening import Reader
+from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_arrays import from_python, read_arrays, read_rolls
 from anaphora.data.series_csv import read_table, table_at
 from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.data.sources.objects import table_of
-from anaphora.data.sources.report import report_held
 from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError
 
@@ -32,6 +31,7 @@ def open_series(
     spill: Path | None = None,
     time_field: str | None = None,
     kept: Sequence[str] = (),
+    facts: Mapping[str, Any] | None = None,
 ) -> SeriesData:
     """The series that ``data`` names.
 
@@ -42,7 +42,15 @@ def open_series(
     spill: folder into which what comes from Python is written, so that it can be opened again.
     time_field: the column of the times; by default one called date, time or so, a first column of dates, or one that counts.
     kept: columns that hold values, even if they count.
+    facts: what `SeriesData.describe` said of these very series, which are then read as they were then: older runs took a
+        count for values, and the rows of several series for one.
     """
+    if facts is not None and facts["kind"] == "spilled":
+        _, found = read_arrays(data[0])
+        return SeriesData(tuple(facts["named"]), tuple(found), facts.get("of", facts))
+    if facts is not None and facts["kind"] != "corpus":
+        whole = facts["series"] == len(data)
+        return _open_files(data, role, time_field, kept=facts["columns"], whole=whole)
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
@@ -56,68 +64,16 @@ def open_series(
         columns, series, time_name, series_name = read_table(table, time_field, kept=kept)
     else:
         columns, series = from_python(data)
-    facts: dict[str, Any] = {"kind": "memory"}
+    told: dict[str, Any] = {"kind": "memory"}
     if table is not None or isinstance(data, Mapping):
-        facts["named"] = list(columns)
+        told["named"] = list(columns)
     if spill is not None:
         path = spill / f"{role}.npz"
         save_arrays(path, **{one.name: one.values for one in series})
-        facts = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
+        told = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
         series = [replace(one, times=()) for one in series]  # times are not kept
-    facts |= {"time_field": time_field} if time_field else {}
-    return SeriesData(columns, tuple(series), facts, time_name=time_name, series_name=series_name)
-
-
-def open_training_series(
-    data: Any,
-    valid: Any | None,
-    *,
-    least: int | Callable[[SeriesData, bool], int],
-    whole: bool,
-    holdout: float = 0,
-    **read: Any,
-) -> tuple[SeriesData, SeriesData]:
-    """``(train, dev)``: dev data are those given, the data's own split, or what `hold_out` takes from the end, ``least`` steps at
-    least; a function says how many, of the series and of whether their ends are dev data."""
-    train = open_series(data, role="train", **read)
-    if valid is None and (train.facts["kind"] == "corpus" or "dev" in train.facts.get("splits", ())):
-        valid = data
-    fewest = least if isinstance(least, int) else least(train, valid is None)
-    if valid is None:
-        parts = hold_out(train, least=fewest, whole=whole, holdout=holdout)
-        if whole:
-            report_held(len(parts[1].series), len(train.series), "series", last=True)
-        else:
-            steps = sum(len(one) for one in train.series)
-            report_held(steps - sum(len(one) for one in parts[0].series), steps, "steps", last=True)
-        return parts
-    return train, open_series(valid, role="dev", **read)
-
-
-def reopen_series(description: dict[str, Any], *, spill: Path | None = None) -> SeriesData:
-    """The very series that `SeriesData.describe` described, or a `DataError` that says what changed."""
-    with as_described():
-        if description["kind"] == "held-out":
-            whole = _again(description["of"], spill, description)
-            kept = {"least": description["least"], "whole": description["whole"]}
-            parts = hold_out(whole, holdout=description.get("count", 0), **kept)
-            found = parts[0 if description["part"] == "train" else 1]
-        else:
-            found = _again(description, spill, description)
-        check_same(found, description, found.place)
-    return found
-
-
-def _again(facts: dict[str, Any], spill: Path | None, described: dict[str, Any]) -> SeriesData:
-    """What ``facts`` say, read as it was ``described``: older runs took a count for values, and the rows of several series for one."""
-    check_kept(facts["kind"], "series")
-    if facts["kind"] == "corpus":
-        return _generated(facts["name"], facts["variant"], facts["split"])
-    if facts["kind"] == "spilled":
-        _, series = read_arrays(found_again(facts["paths"][0], spill))
-        return SeriesData(tuple(facts["named"]), tuple(series), facts)
-    kept, whole = described["columns"], described["series"] == len(facts["paths"])
-    return _open_files(facts["paths"], facts["role"], facts.get("time_field"), kept=kept, whole=whole)
+    told |= {"time_field": time_field} if time_field else {}
+    return SeriesData(columns, tuple(series), told, time_name=time_name, series_name=series_name)
 
 
 def _files(data: str | Path) -> list[str | Path]:
@@ -199,3 +155,6 @@ def _generated(name: str, variant: str | None, role: str) -> SeriesData:
     return SeriesData(
         corpus.columns, (Series(f"{name} {role}", values),), facts, targets=corpus.targets, known=corpus.known
     )
+
+
+SERIES_READER = Reader(open_series, ("time_field",), what=lambda facts: "series", splits=False)

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.files import BROKEN, TextFile, Verdict
-from anaphora.data.sources.holdout import held_count
-from anaphora.errors import DataError
 
 BLOCK = 1 << 22
 """Bytes of text that are read at a time."""
@@ -98,14 +96,54 @@ class Text:
         blocks = self.source.blocks()
         return blocks if self._select is None else self._select(blocks)
 
-    def part(self, facts: dict[str, Any], lines: int, characters: int, select: Selection) -> Text:
-        """A part of the text; ``facts`` say which."""
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return what is said of the whole source besides its size and fingerprint."""
+        return self.source.facts
+
+    def halves(self, place: int, facts: dict[str, Any]) -> tuple[Text, Text]:
+        """Return the characters before and from ``place`` on as the parts ``train`` and ``dev``."""
+        first, second = _stretch(0, place), _stretch(place, self.characters)
+        before = sum(block.count("\n") for block in first(self.source.blocks()))
+        return (
+            self._some({"part": "train", **facts}, before, place, first),
+            self._some({"part": "dev", **facts}, len(self) - before, self.characters - place, second),
+        )
+
+    def marked(self, lines: np.ndarray[Any, np.dtype[np.bool_]], facts: dict[str, Any]) -> Text:
+        """Return the lines that are marked; ``facts`` say which they are."""
+        select = _chosen(lines)
+        characters = sum(map(len, select(self.source.blocks())))
+        return self._some(facts, int(lines.sum()), characters, select)
+
+    def _some(self, facts: dict[str, Any], lines: int, characters: int, select: Selection) -> Text:
         return Text(
             self.source, lines=lines, characters=characters, part=facts, select=select, folder=self.folder
         )
 
+    def place_of_line(self, number: int) -> int:
+        """Return where line ``number`` (from 0) begins, in characters."""
+        place = 0
+        for block in self.source.blocks():
+            lines = block.count("\n")
+            if lines > number:
+                return place + sum(len(line) + 1 for line in block.split("\n")[:number])
+            number, place = number - lines, place + len(block)
+        return place
+
+    def line_begin(self, place: int) -> int:
+        """Return the first beginning of a line at or after ``place``; the text's length where there is none."""
+        offset = 0
+        for block in self.source.blocks():
+            if offset + len(block) > place:
+                found = block.find("\n", max(0, place - 1 - offset))
+                if found >= 0:
+                    return offset + found + 1
+            offset += len(block)
+        return offset
+
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `reopen_texts` takes it."""
+        """What was read, as JSON; `anaphora.data.opening` takes it."""
         source = self.source
         whole = {
             **source.facts,
@@ -119,68 +157,6 @@ class Text:
         if self._part is None:
             return whole
         return {"kind": "held-out", **self._part, "rows": self.lines, "of": whole}
-
-
-SHARE, MOST = 0.1, 1000
-"""What is held out of text by default: a tenth; of separate lines at most so many."""
-
-
-def hold_out_end(text: Text, holdout: float) -> tuple[Text, Text]:
-    """``(train, dev)``: the end of the text becomes dev text: a share of the characters, from the next line's beginning
-    on, or as many lines as ``holdout`` counts."""
-    total, lines = text.characters, text.source.lines
-    if holdout >= 1:
-        place = _place_of_line(text, lines - held_count(holdout, lines, what="lines"))
-    else:
-        place = _line_begin(text, int(total * (1 - (holdout or SHARE))))
-        if not 0 < place < total:
-            place = int(total * (1 - (holdout or SHARE)))  # one long line
-    if not 0 < place < total:
-        raise DataError(
-            f"{text.source.name}: too little text to hold dev text out of; give more, or dev text of your own."
-        )
-    before = sum(block.count("\n") for block in _stretch(0, place)(text.source.blocks()))
-    return (
-        text.part({"part": "train", "count": holdout}, before, place, _stretch(0, place)),
-        text.part(
-            {"part": "dev", "count": holdout}, len(text) - before, total - place, _stretch(place, total)
-        ),
-    )
-
-
-def hold_out_lines(text: Text, holdout: float, seed: int, *, most: int | None = None) -> tuple[Text, Text]:
-    """``(train, dev)``: some lines, chosen by ``seed``, become dev text: a tenth, at most 1000, unless ``holdout`` says
-    otherwise. ``most`` bounds a share too, as in runs of earlier versions."""
-    lines = text.source.lines
-    if lines < 2:
-        raise DataError(
-            f"{text.source.name}: one line is too little to hold dev lines out of; give more lines, or dev "
-            "text of your own."
-        )
-    if most is None and holdout:
-        count = held_count(holdout, lines, what="lines")
-    else:
-        count = min(most or MOST, max(1, int(lines * (holdout or SHARE))))
-    held = np.zeros(lines, dtype=np.bool_)
-    held[np.random.RandomState(seed).permutation(lines)[:count]] = True
-    parts = []
-    for role, chosen in (("train", ~held), ("dev", held)):
-        select = _chosen(chosen)
-        characters = sum(map(len, select(text.source.blocks())))
-        facts = {"part": role, "count": holdout, "seed": seed}
-        parts.append(text.part(facts, int(chosen.sum()), characters, select))
-    return parts[0], parts[1]
-
-
-def _place_of_line(text: Text, number: int) -> int:
-    """Where line ``number`` (from 0) begins, in characters."""
-    place = 0
-    for block in text.source.blocks():
-        lines = block.count("\n")
-        if lines > number:
-            return place + sum(len(line) + 1 for line in block.split("\n")[:number])
-        number, place = number - lines, place + len(block)
-    return place
 
 
 def _stretch(begin: int, end: int) -> Selection:
@@ -212,18 +188,6 @@ def _chosen(chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> Selection:
                 yield "".join(kept)
 
     return select
-
-
-def _line_begin(text: Text, place: int) -> int:
-    """The first beginning of a line at or after ``place``; the text's length where there is none."""
-    offset = 0
-    for block in text.source.blocks():
-        if offset + len(block) > place:
-            found = block.find("\n", max(0, place - 1 - offset))
-            if found >= 0:
-                return offset + found + 1
-        offset += len(block)
-    return offset
 
 
 def _raw_blocks(part: TextFile | bytes) -> Iterator[bytes]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import difflib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import TextFile
-from anaphora.data.reopening import check_kept, check_same, found_again, reopen_both
+from anaphora.data.opening import Reader
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.holdout import open_both
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.opening import SPLITS
-from anaphora.data.sources.report import report, report_held
+from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import ONE_TEXT
 from anaphora.data.sources.table import Hints
 from anaphora.data.spilling import written_whole
-from anaphora.data.text import MOST, Text, TextParts, hold_out_end, hold_out_lines
+from anaphora.data.text import Text, TextParts
 from anaphora.errors import DataError
 
 Data = str | Path | tuple[str | Path, ...] | Iterable[str]
@@ -38,6 +37,7 @@ def open_text(
     bad_rows: str = "strict",
     spill: Path | None = None,
     source_field: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Text:
     """The text that ``data`` names.
 
@@ -48,7 +48,12 @@ def open_text(
         ``source_field`` is given, and running text otherwise.
     bad_rows: "strict" raises a `DataError` that names the first line that is not text; "skip" leaves them out.
     spill: folder into which an iterable is written (as ``<role>.txt``) so that it can be opened again.
+    facts: what `Text.describe` said of this very text, which is then read as it was then.
     """
+    if facts is not None and facts["kind"] == "column":
+        return _column(data[0], bad_rows, spill, source_field)  # type: ignore[index]
+    if facts is not None and facts["kind"] != "corpus":
+        return _files(data, bad_rows, spill)  # type: ignore[arg-type]
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
@@ -76,51 +81,6 @@ def open_text(
             f"A {type(data).__name__} cannot be read as text; give a path, a corpus or a list of texts."
         )
     return _examples(data, role, spill)
-
-
-def open_training_text(
-    data: Data, valid: Data | None, *, by_line: bool, holdout: float, seed: int, **read: Any
-) -> tuple[Text, Text]:
-    """``(train, dev)``: dev text is what was given, an embedded corpus's own, or a part held out: of separate lines
-    (``by_line``) some chosen by ``seed``, of running text its end."""
-
-    def apart(text: Text) -> tuple[Text, Text]:
-        train, dev = hold_out_lines(text, holdout, seed) if by_line else hold_out_end(text, holdout)
-        sizes = (dev.lines, text.source.lines) if by_line else (dev.characters, text.characters)
-        report_held(*sizes, "lines" if by_line else "characters", last=not by_line)
-        return train, dev
-
-    return open_both(data, valid, lambda one, role: open_text(one, role=role, **read), apart)
-
-
-def reopen_texts(descriptions: dict[str, dict[str, Any]], *, spill: Path | None = None) -> tuple[Text, Text]:
-    """``(train, dev)`` of a run again, as its config describes them, or a `DataError` that says what changed."""
-
-    def held_out(whole: Text, held: dict[str, Any]) -> tuple[Text, Text]:
-        before = "hold_out" in held  # a run of an earlier version, whose share of lines had a bound
-        holdout = held["hold_out"] if before else held["count"]
-        if "seed" in held:
-            return hold_out_lines(whole, holdout, held["seed"], most=MOST if before else None)
-        return hold_out_end(whole, holdout)
-
-    return reopen_both(descriptions, lambda one: _reopen(one, spill), held_out)
-
-
-def _reopen(description: dict[str, Any], spill: Path | None) -> Text:
-    kind = description["kind"]
-    check_kept(kind, "texts")
-    if kind == "corpus":
-        place = f"The corpus {description['name']}"
-        text = _generated(description["name"], description["variant"], description["split"], spill)
-    else:
-        paths = [found_again(path, spill) for path in description["paths"]]
-        place = " or ".join(map(str, paths[:3]))
-        if kind == "column":
-            text = _column(paths[0], description["bad_rows"], spill, description["source_field"])
-        else:
-            text = _files(paths, description["bad_rows"], spill)
-    check_same(text, description, place)
-    return text
 
 
 def _column(path: str | Path, bad_rows: str, spill: Path | None, source_field: str | None) -> Text:
@@ -187,3 +147,6 @@ def _examples(data: Iterable[Any], role: str, spill: Path | None) -> Text:
     with written_whole(path) as file:
         file.writelines(lines)
     return _files([path], "strict", spill)
+
+
+TEXT_READER = Reader(open_text, what=lambda facts: "texts")

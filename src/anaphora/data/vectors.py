@@ -48,7 +48,7 @@ class VectorRows:
         return VectorPart(sequences, labels, facts, of=self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `vectors_readers.reopen_vectors` takes it to read the same again."""
+        """What was read, as JSON; `anaphora.data.opening` takes it to read the same again."""
         digest = hashlib.sha256()
         for x, label in zip(self.sequences, self.labels, strict=True):
             digest.update(f"{x.shape} {len(label)} {label}\n".encode())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
-from anaphora.data.reopening import check_facts
+from anaphora.data.facts import check_facts
 from anaphora.errors import RunError, SettingsError
 from anaphora.files import clause, parse_json, read_bytes
 from anaphora.settings.base import Settings

@@ -10,13 +10,8 @@ from torch import Tensor
 from anaphora.data.pictures import Size
 from anaphora.data.pictures_augment import Augmentation
 from anaphora.data.pictures_list import PictureList
-from anaphora.data.pictures_readers import (
-    Kind,
-    open_pictures,
-    open_training_pictures,
-    reopen_dev_pictures,
-    reopen_training_pictures,
-)
+from anaphora.data.pictures_readers import PICTURE_READER, Kind, open_pictures
+from anaphora.data.split import Split
 from anaphora.tasks.begin_senses import sense_donor
 from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
@@ -51,7 +46,7 @@ class PictureEstimator(Estimator):
             "bad_rows": s.bad_rows,
             "spill": spill,
         }
-        return open_training_pictures(data, valid, seed=s.seed, holdout=s.holdout, **read, **fields)
+        return PICTURE_READER.training(data, valid, Split("rows", s.holdout, s.seed), **read, **fields)
 
     def _public_weights(self) -> dict[str, Tensor]:
         """Those of the model that ``init`` names, under the names that they have here."""
@@ -76,10 +71,10 @@ class PictureEstimator(Estimator):
         return Augmentation(s.augment, s.mirror, s.seed)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
-        return reopen_training_pictures(config.data, spill=run.path / "data")
+        return PICTURE_READER.reopen(config.data, run.path / "data")
 
     def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
-        return reopen_dev_pictures(config.data, spill=run.path / "data")
+        return PICTURE_READER.reopen_dev(config.data, run.path / "data")
 
     def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "file"

@@ -112,7 +112,7 @@ class Recordings:
         )
 
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `recordings_readers.reopen_recordings` takes it to open the same again.
+        """What was read, as JSON; `anaphora.data.opening` takes it to open the same again.
 
         The fingerprint covers every transcript and, of each file, its size and its first and last 64 KiB.
         """

@@ -16,8 +16,7 @@ from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
 from anaphora.data.files import Verdict, beside
-from anaphora.data.reopening import check_kept, check_same, found_again
-from anaphora.data.sources.holdout import open_parts, reopen_parts
+from anaphora.data.opening import Reader
 from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
@@ -45,6 +44,7 @@ def open_recordings(
     spill: Path | None = None,
     source_field: str | None = None,
     target_field: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Recordings:
     """The recordings that ``data`` names.
 
@@ -62,7 +62,8 @@ def open_recordings(
         name, _, variant = str(data).partition(":")
         corpus = CORPORA.get(name) if isinstance(data, str) else None
         if isinstance(corpus, SoundCorpus):
-            return _generated(corpus, find(name, variant or None)[1], SPLITS[role], features)
+            drawn = (facts["size"], facts["seed"]) if facts else ()
+            return _generated(corpus, find(name, variant or None)[1], SPLITS[role], features, *drawn)
         _check_list(Path(data))
         if Path(data).suffix == ".npz":
             items, transcripts = unpack(Path(data))
@@ -113,57 +114,6 @@ def _listed(path: Path, pairs: Source, bad_rows: str, features: Features) -> Rec
     columns = ("source_field", "target_field", "delimiter")
     facts |= {key: described[key] for key in columns if key in described}
     return _gathered(inputs, verdict, facts, features, 0)
-
-
-def open_training_recordings(
-    data: Any, valid: Any | None, *, seed: int, holdout: float, features: Features, **read: Any
-) -> tuple[Recordings, Recordings]:
-    """``(train, dev)``: dev recordings are those given, an embedded corpus's own, or ``holdout`` of them held out."""
-    made: list[Hearing | None] = []
-
-    def opened(one: Any, role: str) -> Recordings:
-        found = open_recordings(one, role=role, features=made[0] if made else features, **read)
-        made.append(found.features)  # dev recordings are heard as the training recordings are
-        return found
-
-    return open_parts(data, valid, opened, seed=seed, holdout=holdout)
-
-
-def reopen_training_recordings(
-    descriptions: dict[str, Any], *, features: Features, spill: Path | None
-) -> tuple[Recordings, Recordings]:
-    """``(train, dev)`` of a run again, as its config describes them, or a sentence on what changed."""
-    made: list[Hearing | None] = []
-
-    def again(one: Mapping[str, Any]) -> Recordings:
-        found = reopen_recordings(one, features=made[0] if made else features, spill=spill)
-        made.append(found.features)
-        return found
-
-    return reopen_parts(descriptions, again)
-
-
-def reopen_recordings(
-    description: Mapping[str, Any], *, features: Features = None, spill: Path | None = None
-) -> Recordings:
-    """The very recordings that `Recordings.describe` described, or a `DataError` that says what changed."""
-    form = description["form"]
-    check_kept(form, "recordings")
-    if form == "corpus":
-        corpus, variant = find(description["name"], description["variant"])
-        assert isinstance(corpus, SoundCorpus)
-        rest = (description[key] for key in ("size", "seed"))
-        opened = _generated(corpus, variant, description["split"], features, *rest)
-        place = f"The corpus {description['name']}"
-    else:
-        path = found_again(description["path"], spill)
-        place = str(path)
-        kept: dict[str, Any] = {key: description.get(key) for key in ("source_field", "target_field")}
-        opened = open_recordings(
-            path, features=features, bad_rows=description.get("bad_rows", "strict"), **kept
-        )
-    check_same(opened, description, place)
-    return opened
 
 
 def _sound(value: Any) -> Any:
@@ -265,3 +215,12 @@ def _spilled(held: Recordings, role: str, features: Features, folder: Path) -> R
     opened = open_recordings(path, features=held.features or features)
     opened.facts["skipped"] = held.facts["skipped"]
     return opened
+
+
+RECORDING_READER = Reader(
+    open_recordings,
+    what=lambda facts: "recordings",
+    like=lambda train: {
+        "features": train.features
+    },  # dev recordings are heard as the training recordings are
+)

@@ -1,4 +1,4 @@
-"""`open_source`: from whatever a user names to a `Source`; `reopen_source`: the same rows in a later process."""
+"""`open_source`: from whatever a user names to a `Source`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from anaphora.data import corpora
 from anaphora.data.corpora import CORPUS_SEED
-from anaphora.data.reopening import check_kept, check_same, found_again
+from anaphora.data.opening import Reader
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
@@ -60,7 +60,8 @@ def open_source(
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
-            return _generated(roles, name, variant or None, SPLITS[role])
+            drawn = {key: facts[key] for key in ("size", "seed")} if facts else {}
+            return _generated(roles, name, variant or None, SPLITS[role], **drawn)
         return _of_file(data, roles, role, fields, facts, read)
     if two_paths(data):
         return ParallelSource(data, bad_rows, spill)
@@ -115,35 +116,6 @@ def _of_objects(
     return found
 
 
-def reopen_source(
-    description: Mapping[str, Any], *, roles: Sequence[Role] = TEXT_PAIR, spill: Path | None = None
-) -> Source:
-    """The very rows that `Source.describe` described, or a `DataError` that says what changed.
-
-    A file that is no longer in its old place is looked for in ``spill`` (a run's folder may have been moved).
-    """
-    kind = description["kind"]
-    check_kept(kind, "examples")
-    if kind == "corpus":
-        parts = (description[key] for key in ("name", "variant", "split", "size", "seed"))
-        found: Source = _generated(roles, *parts)
-        place = f"The corpus {description['name']}"
-    else:
-        paths = [found_again(path, spill) for path in description.get("paths") or [description["path"]]]
-        place = " or ".join(map(str, paths))
-        fields: dict[str, Any] = {role.field: description.get(role.field) for role in roles}
-        found = open_source(
-            tuple(paths) if kind == "parallel" else paths[0],
-            roles=roles,
-            bad_rows=description["bad_rows"],
-            spill=spill,
-            facts=description,
-            **fields,
-        )
-    check_same(found, description, place)
-    return found
-
-
 def two_paths(data: Any) -> bool:
     """Whether ``data`` names two parallel files."""
     return (
@@ -171,3 +143,6 @@ def _generated(
     }
     columns = tuple(Column(one.side, one.kind, one.side) for one in roles) if len(roles) == 2 else PAIR
     return MemorySource(pairs, facts, columns)
+
+
+ROW_READER = Reader(open_source)

@@ -15,11 +15,12 @@ from torch import Tensor
 from anaphora.data.asked import filled
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.features_own import of_vectors
-from anaphora.data.labelled import Labelled, open_labelled, open_training, reopen_training
+from anaphora.data.labelled import LABELLED_READER, Labelled, open_labelled
 from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
+from anaphora.data.split import Split
 from anaphora.data.vectors import ANY_SIZE, VectorRows
 from anaphora.errors import AnaphoraError
 from anaphora.models.classifier import SequenceClassifier
@@ -115,11 +116,10 @@ class Classifier(SequenceReader):
             of_task(self._donor, self.task(), self.settings_.init)
             self.settings_ = adopt_sense(self.task(), self._given, self._donor, self.settings_.init, {})
         s = self.settings_
-        return open_training(
+        return LABELLED_READER.training(
             data,
             valid,
-            seed=s.seed,
-            holdout=s.holdout,
+            Split("rows", s.holdout, s.seed),
             spill=spill,
             bad_rows=s.bad_rows,
             scan=ANY_SIZE if self._donor is not None else s.scan,
@@ -263,7 +263,7 @@ class Classifier(SequenceReader):
         super()._rebuild(weights, device)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
-        return reopen_training(config.data, spill=run.path / "data")
+        return LABELLED_READER.reopen(config.data, run.path / "data")
 
     def _facts(self) -> dict[str, Any]:
         return {"targets": self.targets_.to_json()}

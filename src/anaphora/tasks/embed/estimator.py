@@ -9,11 +9,12 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from torch import nn
 
-from anaphora.data.alike import AlikeBatches, open_alike, open_alike_training, positives_of, reopen_alike
+from anaphora.data.alike import ALIKE_READER, AlikeBatches, check_alike, open_alike, positives_of
 from anaphora.data.alike_lookups import Lookups
 from anaphora.data.labelled import Labelled
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input
+from anaphora.data.split import Split
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans, unit
@@ -64,7 +65,9 @@ class Embedder(SequenceReader):
     ) -> tuple[Labelled, Labelled]:
         s = self.settings_
         read = {"positives": self._given.get("positives", "auto"), "spill": spill, "bad_rows": s.bad_rows}
-        train, dev = open_alike_training(data, valid, seed=s.seed, holdout=s.holdout, **read, **fields)
+        rule = Split("rows", s.holdout, s.seed)
+        train, dev = ALIKE_READER.training(data, valid, rule, **read, **fields)
+        check_alike(train, dev)
         self.settings_ = s.model_copy(update={"positives": positives_of(train)})  # what config.json then says
         return train, dev
 
@@ -81,7 +84,7 @@ class Embedder(SequenceReader):
         return {**self.inputs_.sizes, "vector": self.settings_.vector_size}
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
-        return reopen_alike(config.data, positives=self.settings_.positives, spill=run.path / "data")
+        return ALIKE_READER.reopen(config.data, run.path / "data", positives=self.settings_.positives)
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")

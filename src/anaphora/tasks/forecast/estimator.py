@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.series import SeriesData
 from anaphora.data.series_arrays import as_given
-from anaphora.data.series_readers import open_series, open_training_series, reopen_series
+from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
+from anaphora.data.split import Split, Way
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.models.forecaster_classical import restored
@@ -108,21 +109,15 @@ class Forecaster(Estimator):
         suit_rolls(self, data)
         s = self.settings_
 
-        def least(found: SeriesData, held: bool) -> int:
+        way: Way = "end" if s.window or self._direct else "last series"
+
+        def rule(found: SeriesData, held: bool) -> Split:
             suit_preset(self, found)
             suit_horizon(self, found)
             suit_length(self, found, held)
-            return max(self.settings_.horizon, 1)
+            return Split(way, s.holdout, least=max(self.settings_.horizon, 1))
 
-        train, dev = open_training_series(
-            data,
-            valid,
-            least=least,
-            whole=not s.window and not self._direct,
-            holdout=s.holdout,
-            spill=spill,
-            **fields,
-        )
+        train, dev = SERIES_READER.training(data, valid, rule, spill=spill, **fields)
         s = self.settings_
         for part in (train, dev):
             require_examples(part, self._window, s.horizon)
@@ -206,9 +201,8 @@ class Forecaster(Estimator):
             super()._rebuild(tensors, device)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[SeriesData, SeriesData]:
-        spill = run.path / "data"
-        train = reopen_series(config.data.get("train", {}), spill=spill)
-        return train, reopen_series(config.data.get("valid", {}), spill=spill).only(train.columns)
+        train, dev = SERIES_READER.reopen(config.data, run.path / "data")
+        return train, dev.only(train.columns)
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write("learnt.json", self.columns_.to_json())

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.split import Split
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import Text
 from anaphora.data.text_lines import LineBatches
-from anaphora.data.text_readers import Data, open_text, open_training_text, reopen_texts
+from anaphora.data.text_readers import TEXT_READER, Data, open_text
 from anaphora.data.text_stream import StreamBatches, WindowBatches
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, SettingsError
@@ -101,16 +102,8 @@ class LanguageModel(Estimator):
         if self.settings_.init:
             begin(self)
         s = self.settings_
-        return open_training_text(
-            data,
-            valid,
-            by_line=s.lines,
-            holdout=s.holdout,
-            seed=s.seed,
-            bad_rows=s.bad_rows,
-            spill=spill,
-            **fields,
-        )
+        rule = Split("stream lines" if s.lines else "stream end", s.holdout, s.seed)
+        return TEXT_READER.training(data, valid, rule, bad_rows=s.bad_rows, spill=spill, **fields)
 
     def _learn(self, data: Text) -> None:
         if not self.settings_.init:
@@ -181,7 +174,7 @@ class LanguageModel(Estimator):
             super()._rebuild(tensors, device)
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Text, Text]:
-        return reopen_texts(config.data, spill=run.path / "data")
+        return TEXT_READER.reopen(config.data, run.path / "data")
 
     def _count(self, dev: Text) -> int:
         return sum(1 for _ in islice(_filled(dev), MOST_EXAMPLES))

@@ -15,9 +15,10 @@ from anaphora.data.conll_sentences import words_of
 from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.source import Source
+from anaphora.data.split import Split
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, learn_words
-from anaphora.data.tagged import TaggedRows, open_tagged, open_training, reopen_training
+from anaphora.data.tagged import TAGGED_READER, TaggedRows, open_tagged
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vectors import VectorRows
 from anaphora.data.word_pieces import PieceReader
@@ -86,7 +87,7 @@ class Tagger(Estimator):
     ) -> tuple[TaggedRows, TaggedRows]:
         s = self.settings_
         read: dict[str, Any] = {"bad_rows": s.bad_rows, "spill": spill, **fields}
-        return open_training(data, valid, seed=s.seed, holdout=s.holdout, **read)
+        return TAGGED_READER.training(data, valid, Split("rows", s.holdout, s.seed), **read)
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         labels = given_labels(data, dict(fields)) or ()
@@ -202,7 +203,7 @@ class Tagger(Estimator):
         return asked
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[TaggedRows, TaggedRows]:
-        return reopen_training(config.data, spill=run.path / "data")
+        return TAGGED_READER.reopen(config.data, run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write("learnt.json", self.learnt_.to_json())
@@ -296,7 +297,7 @@ class Tagger(Estimator):
         return self._scores(*self._apart(pairs))
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> TaggedRows:
-        named = self.learnt_.origin.fields(
+        named: dict[str, Any] = self.learnt_.origin.fields(
             form_of_data(data), fields.get("source_field"), fields.get("target_field")
         )
         learnt = self._trained_on.get("of", self._trained_on).get("pairs")

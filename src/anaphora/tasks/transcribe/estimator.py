@@ -16,14 +16,13 @@ from anaphora.data.audio.frames import Ear, bands_of, make_features
 from anaphora.data.audio.inputs import Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
+    RECORDING_READER,
     as_item,
     open_recordings,
-    open_training_recordings,
-    reopen_recordings,
-    reopen_training_recordings,
 )
 from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.warping import tracts
+from anaphora.data.split import Split
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
@@ -111,11 +110,10 @@ class Transcriber(Estimator):
     ) -> tuple[Recordings, Recordings]:
         self._begin()
         s = self.settings_
-        return open_training_recordings(
+        return RECORDING_READER.training(
             data,
             valid,
-            seed=s.seed,
-            holdout=s.holdout,
+            Split("rows", s.holdout, s.seed),
             features=partial(make_features, s),
             bad_rows=s.bad_rows,
             spill=spill,
@@ -215,12 +213,10 @@ class Transcriber(Estimator):
         return TranscriptionObjective(s, self.tokenizer_, examples, self.unsaid_), batches
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Recordings, Recordings]:
-        return reopen_training_recordings(config.data, features=self.ear_.features, spill=run.path / "data")
+        return RECORDING_READER.reopen(config.data, run.path / "data", features=self.ear_.features)
 
     def _dev(self, run: RunFolder, config: RunConfig) -> Recordings:
-        if config.data["valid"].get("kind") == "held-out":
-            return self._reopen(run, config)[1]
-        return reopen_recordings(config.data["valid"], features=self.ear_.features, spill=run.path / "data")
+        return RECORDING_READER.reopen_dev(config.data, run.path / "data", features=self.ear_.features)
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write("tokenizer.json", self.tokenizer_.to_json())

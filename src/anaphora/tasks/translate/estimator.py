@@ -10,9 +10,9 @@ from torch import Tensor
 
 from anaphora.data.asked import filled
 from anaphora.data.batching import PairBatches
-from anaphora.data.sources.holdout import open_training, reopen_training
-from anaphora.data.sources.opening import open_source
+from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.source import Source
+from anaphora.data.split import Split
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
@@ -86,9 +86,8 @@ class Translator(Writer):
         if self.settings_.init:
             begin(self)
         s, named = self.settings_, dict[str, Any](fields)
-        return open_training(
-            data, valid, seed=s.seed, holdout=s.holdout, bad_rows=s.bad_rows, spill=spill, **named
-        )
+        rule = Split("rows", s.holdout, s.seed)
+        return ROW_READER.training(data, valid, rule, bad_rows=s.bad_rows, spill=spill, **named)
 
     def _learn(self, data: Source) -> None:
         if not self.settings_.init:
@@ -149,7 +148,7 @@ class Translator(Writer):
         return str(rival_of(self, run) or "")
 
     def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
-        return reopen_training(config.data, spill=run.path / "data")
+        return ROW_READER.reopen(config.data, run.path / "data")
 
     def _write_learnt(self, run: RunFolder) -> None:
         run.write("tokenizer.json", self.tokenizer_.to_json())
