@@ -107,23 +107,21 @@ class Reader(Generic[D]):
 
     def _whole(self, facts: Facts, spill: Path | None, options: dict[str, Any]) -> D:
         """Return what ``facts`` describe, and of a part the whole."""
-        told = facts
-        if (
-            facts["kind"] == "held-out"
-        ):  # series are described by their parts, and their whole by its source alone
-            told = {**facts, **facts["of"]} if "sha256" in facts else facts["of"]
-        own: Facts = told.get("pairs", told)  # sentences are made of pairs of texts
+        whole = facts
+        if facts["kind"] == "held-out":  # of series the whole is described by where it comes from alone
+            whole = {**facts, **facts["of"]} if "sha256" in facts else facts["of"]
+        own: Facts = whole.get("pairs", whole)  # sentences are made of pairs of texts
         form = own.get("form", own["kind"])
         if form == "memory":
             raise DataError(
-                f"The {self.what(told)} were given from Python and not kept; give them again and start a new run."
+                f"The {self.what(whole)} were given from Python and not kept; give them again and start a new run."
             )
         kept = {name: own[name] for name in self.kept if name in own}
         role = own.get("split") or own.get("role", "train")
         where = _where(own, form, spill)
-        found = self.open(where, role=role, spill=spill, facts=told, **{**options, **kept})
-        if "of" not in told:
-            _check_same(found, told, spill)
+        found = self.open(where, role=role, spill=spill, facts=whole, **{**options, **kept})
+        if "of" not in whole:
+            _check_same(found, whole, spill)
         return found
 
 

@@ -64,16 +64,16 @@ def open_series(
         columns, series, time_name, series_name = read_table(table, time_field, kept=kept)
     else:
         columns, series = from_python(data)
-    told: dict[str, Any] = {"kind": "memory"}
+    about: dict[str, Any] = {"kind": "memory"}
     if table is not None or isinstance(data, Mapping):
-        told["named"] = list(columns)
+        about["named"] = list(columns)
     if spill is not None:
         path = spill / f"{role}.npz"
         save_arrays(path, **{one.name: one.values for one in series})
-        told = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
+        about = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
         series = [replace(one, times=()) for one in series]  # times are not kept
-    told |= {"time_field": time_field} if time_field else {}
-    return SeriesData(columns, tuple(series), told, time_name=time_name, series_name=series_name)
+    about |= {"time_field": time_field} if time_field else {}
+    return SeriesData(columns, tuple(series), about, time_name=time_name, series_name=series_name)
 
 
 def _files(data: str | Path) -> list[str | Path]:
