@@ -363,6 +363,8 @@ def grid(model: Any, x: Tensor) -> Tensor:
 
 def grid_plainly(model: Any, x: Tensor) -> Tensor:
     """Every place from its neighbours above and to the left, in both directions."""
+    for hook in model._forward_pre_hooks.values():  # a call of the module makes its weights first
+        hook(model, (x,))
     hidden, rows, columns = model.hidden, int(x.shape[1]), int(x.shape[2])
     pre = F.linear(x, model.weight, model.bias).unflatten(-1, (len(model.directions), -1))
     found = []

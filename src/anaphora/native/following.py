@@ -112,4 +112,8 @@ def _known(kind: type) -> bool:
 
 def needs_gradient(*tensors: Tensor | None) -> bool:
     """Return True if gradients of results with respect to some of these tensors are recorded here."""
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:  # a loop: a generator costs as much as all of `following`
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False

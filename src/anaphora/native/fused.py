@@ -47,7 +47,7 @@ class Fused:
         if following(*tensors) is not None:
             return self.reference(*tensors, **options)
         if needs_gradient(*tensors):
-            return _Function.apply(self, options, *tensors)  # type: ignore[no-untyped-call]
+            return _apply(self, options, *tensors)
         return self.forward(False, *tensors, **options)[0]
 
     def gradients(
@@ -99,9 +99,14 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, op: Fused, options: dict[str, Any], *tensors: Tensor | None) -> Outputs:
         outputs, kept = op.forward(True, *tensors, **options)
-        ctx.op, ctx.options, ctx.count = op, options, len(tensors)
-        ctx.others = [None if isinstance(one, Tensor) else one for one in kept]
-        ctx.save_for_backward(*tensors, *[one if isinstance(one, Tensor) else None for one in kept])
+        others = None  # what is kept and no tensor: hardly ever anything
+        for one in kept:
+            if not isinstance(one, Tensor):
+                others = [None if isinstance(each, Tensor) else each for each in kept]
+                kept = [each if isinstance(each, Tensor) else None for each in kept]
+                break
+        ctx.plan = op, options, len(tensors), others
+        ctx.save_for_backward(*tensors, *kept)
         ctx.set_materialize_grads(False)
         if not isinstance(outputs, Tensor):
             ctx.mark_non_differentiable(*[y for y in outputs if not y.is_floating_point()])
@@ -109,16 +114,22 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        op: Fused = ctx.op
+        op, options, count, others = ctx.plan
         needs, saved = ctx.needs_input_grad[2:], ctx.saved_tensors
-        tensors = saved[: ctx.count]
-        if all(grad is None for grad in grads):
-            return (None,) * (2 + ctx.count)
+        tensors, kept = saved[:count], saved[count:]
+        for grad in grads:  # a loop: a generator costs a microsecond
+            if grad is not None:
+                break
+        else:
+            return (None,) * (2 + count)
         if torch.is_grad_enabled() or following(*grads) is not None:
-            return (None, None, *op.gradients(tensors, grads, needs, ctx.options))
-        kept = [
-            other if one is None else one for one, other in zip(saved[ctx.count :], ctx.others, strict=True)
-        ]
+            return (None, None, *op.gradients(tensors, grads, needs, options))
+        if others is not None:
+            kept = [other if one is None else one for one, other in zip(kept, others, strict=True)]
         grads = tuple([g.resolve_neg() if g is not None and g.is_neg() else g for g in grads])
-        found = op.backward(Backward(kept, tensors, grads, needs), **ctx.options)
-        return (None, None, *(g if need else None for g, need in zip(found, needs, strict=True)))
+        found = op.backward(Backward(kept, tensors, grads, needs), **options)
+        return (None, None, *[g if need else None for g, need in zip(found, needs, strict=True)])
+
+
+# What `torch.autograd.Function.apply` calls where no transform of torch.func is at work: asked once, by `following`.
+_apply: Callable[..., Outputs] = super(torch.autograd.Function, _Function).apply  # type: ignore[misc]
