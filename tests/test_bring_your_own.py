@@ -19,7 +19,7 @@ import torch
 import anaphora as an
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.own import parts_of
-from anaphora.tasks.own import NEEDED
+from anaphora.tasks.recipe import NEEDED
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.training.loop import Trainer
 

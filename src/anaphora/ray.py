@@ -47,7 +47,7 @@ def application(
     """
     from anaphora.serving.limits import Limits
     from anaphora.serving.naming import named_folders
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
     serve = _ray("serve")
     least, most = (replicas, replicas) if isinstance(replicas, int) else replicas
@@ -55,7 +55,7 @@ def application(
         raise SettingsError([f"replicas = {replicas}, requests = {requests}: give 1 ≤ fewest ≤ most."])
     folders = {name: folder.resolve() for name, folder in named_folders(runs).items()}
     for folder in folders.values():
-        read_config(folder)  # a folder without a run is a mistake already
+        Recipe.read(folder)  # a folder without a run is a mistake already
     bounds = Limits(**{"reload_seconds": 0.0, **limits})
 
     def build() -> Any:

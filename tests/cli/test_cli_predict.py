@@ -15,7 +15,7 @@ from anaphora.cli import main, writing
 from anaphora.data.streams import line_batches
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.tasks.bulk.outfile import OutFile
-from anaphora.tasks.config import RunConfig
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.translate.estimator import Translator
 
 
@@ -45,7 +45,7 @@ def model(monkeypatch, tmp_path):
     monkeypatch.setattr(load, "load", lambda run, **options: found)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text(RunConfig(found.task(), found.settings_).to_json())
+    (tmp_path / "run" / "config.json").write_text(Recipe(found.command, found.settings_).to_json())
     return found
 
 

@@ -10,8 +10,7 @@ from anaphora.data.audio.frames import make_features
 from anaphora.data.audio.recordings import frames_of
 from anaphora.data.audio.warping import bend
 from anaphora.errors import SettingsError
-from anaphora.tasks.parameters import resolve
-from anaphora.tasks.registry import TASKS
+from anaphora.tasks.registry import TASKS, resolve
 
 
 def test_edges_are_as_quiet_as_the_recording_and_leave_it_as_it_is():

@@ -155,7 +155,7 @@ def runs() -> dict[str, Target]:
     from anaphora.data.tag_learnt import Learnt
     from anaphora.probe.trace import Trace
     from anaphora.studio.runs import Run
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
     from anaphora.training.checkpoint import _manifest, _state
     from anaphora.training.journal import read_journal
     from anaphora.training.lock import Holder
@@ -185,7 +185,7 @@ def runs() -> dict[str, Target]:
 
     pair = HERE.parent / "tasks" / "golden" / "format-1" / "tokenizer.json"
     return {
-        "config.json": ([RUN / "config.json"], in_folder("config.json", read_config)),
+        "config.json": ([RUN / "config.json"], in_folder("config.json", Recipe.read)),
         "studio": ([RUN / "config.json"], in_folder("config.json", facts)),
         "studio metrics": ([RUN / "metrics.jsonl"], in_folder("metrics.jsonl", facts)),
         "metrics.jsonl": ([RUN / "metrics.jsonl"], journal("metrics.jsonl")),

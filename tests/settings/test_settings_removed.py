@@ -12,7 +12,7 @@ import pytest
 from anaphora.cli import main
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.removed import REMOVED
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import TASKS, resolve
 
 KEPT = Path(__file__).parent.parent / "contract" / "kept" / "0.2.0"
@@ -40,9 +40,9 @@ def test_a_removed_setting_is_refused_with_its_sentence(key: str, run: str, plai
 @EACH
 def test_a_run_that_had_it_without_effect_loads(tmp_path: Path, key: str, run: str, plain: Any, other: Any):
     assert json.loads((KEPT / run / "config.json").read_text())["settings"][key] == plain
-    assert not hasattr(read_config(KEPT / run).settings, key)
+    assert not hasattr(Recipe.read(KEPT / run).settings, key)
     with pytest.raises(RunError, match=re.escape(REMOVED[key])):
-        read_config(changed(tmp_path, run, **{key: other}))
+        Recipe.read(changed(tmp_path, run, **{key: other}))
 
 
 def test_a_sentence_leaves_room_for_its_place():

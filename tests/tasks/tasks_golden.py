@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anaphora as an
-from anaphora.tasks.config import FORMAT
+from anaphora.tasks.recipe import FORMAT
 
 HOME = Path(__file__).with_name("golden")
 INPUTS = ["a", "b a d", "q u e u e", "", "z ☃", "a b c d e f g h i j"]

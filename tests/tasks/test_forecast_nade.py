@@ -10,8 +10,8 @@ import torch
 
 import anaphora as an
 from anaphora.errors import SettingsError
-from anaphora.tasks.config import read_config
 from anaphora.tasks.forecast.inference.running import chain_of
+from anaphora.tasks.recipe import Recipe
 
 TINY = {
     "model": "lstm",
@@ -157,7 +157,7 @@ def test_runs_from_before_it_keep_their_network(tmp_path):
     assert (config["settings"].pop("nade"), config["settings"].pop("neighbours")) == (0, 0)
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
-    old = read_config(tmp_path / "old").settings
+    old = Recipe.read(tmp_path / "old").settings
     assert (old.nade, old.neighbours) == (0, 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tasks_golden import HOME, answers
 
 import anaphora as an
-from anaphora.tasks.config import FORMAT
+from anaphora.tasks.recipe import FORMAT
 from anaphora.tasks.verify import verify_run
 
 FORMATS = sorted(path for path in HOME.iterdir() if path.is_dir())

@@ -18,9 +18,9 @@ import anaphora as an
 from anaphora.data.symbols import EOS
 from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import AnaphoraError, DataError, SettingsError
-from anaphora.tasks.config import read_config
 from anaphora.tasks.language.metrics import stream_log_probs, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective
+from anaphora.tasks.recipe import Recipe
 
 TINY = {
     "hidden": 16,
@@ -371,5 +371,5 @@ def test_runs_of_before_have_the_counts_and_words_that_they_had(tmp_path):
     for key in ("unknown_share", "prune"):
         del config["settings"][key]
     path.write_text(json.dumps(config))
-    before = read_config(tmp_path / "run").settings
+    before = Recipe.read(tmp_path / "run").settings
     assert (before.order, before.prune, before.unknown_share) == (3, 0, 0)

@@ -10,7 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.tasks.own import as_written
+from anaphora.tasks.recipe import Recipe
 
 LINES = [
     "the good film was good",
@@ -353,7 +353,7 @@ def test_other_processes_take_the_settings_that_the_first_one_wrote():
     """Sizes that the first process learned, say from a model of ``init``; own parts stay the objects they are."""
     given = an.Classifier("lstm", hidden=8, metrics={"mine": _agreement}).settings_
     first = an.Classifier("transformer", hidden=16, heads=2, metrics={"mine": _agreement}).settings_
-    found = as_written(given, first)
+    found = Recipe("classify", first).with_parts_of(given).settings
     assert (found.model, found.hidden) == ("transformer", 16)
     assert found.metrics["mine"] is given.metrics["mine"]
 

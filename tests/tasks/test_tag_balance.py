@@ -12,7 +12,7 @@ import torch
 
 import anaphora as an
 from anaphora.tasks import balancing as balance
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 from anaphora.training.weights import load_weights
 
 SETTINGS = {
@@ -80,7 +80,7 @@ def test_a_run_from_before_is_left_as_it_is(runs):
     folder = place / "before"
     shutil.copytree(place / "off", folder)
     (folder / "config.json").write_text(json.dumps(config))
-    assert read_config(folder).settings.balance_spans is False
+    assert Recipe.read(folder).settings.balance_spans is False
 
 
 def test_few_spans_shift_nothing(tmp_path):

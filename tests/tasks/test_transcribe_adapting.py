@@ -11,8 +11,7 @@ import torch
 import anaphora as an
 from anaphora.cli.main import run as anaphora
 from anaphora.errors import DataError, SettingsError
-from anaphora.tasks.learnt import write_learnt
-from anaphora.tasks.transcribe import estimator
+from anaphora.tasks import artifacts
 from anaphora.tasks.transcribe.inference.adapting import Piece, Said, chosen, cut, surest
 
 TINY = {
@@ -132,10 +131,12 @@ def test_an_adapted_model_is_saved_as_a_run(model, tmp_path, capsys):
 
 
 def test_runs_of_before_do_not_know_how_often_words_were_said(model, tmp_path, monkeypatch):
-    def without(run, version, learnt):
-        write_learnt(run, version, {key: value for key, value in learnt.items() if key != "counts"})
+    facts_of = artifacts._facts
 
-    monkeypatch.setattr(estimator, "write_learnt", without)
+    def without(version, facts):
+        return facts_of(version, {key: value for key, value in facts.items() if key != "counts"})
+
+    monkeypatch.setattr(artifacts, "_facts", without)
     model.save(tmp_path / "run")
     other = an.load(tmp_path / "run")
     assert list(other.counts_) == []

@@ -13,7 +13,7 @@ import anaphora as an
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.banded import BandConvolutions, smooth_spectrum
 from anaphora.models.ctc import FrameScores, MemberScores
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_a_run_from_before_networks_that_read_bands_is_as_it_was(tmp_path):
     document = json.loads(config.read_text(encoding="utf-8"))
     assert document["settings"].pop("band_members") == 0
     config.write_text(json.dumps(document), encoding="utf-8")
-    assert read_config(tmp_path / "run").settings.band_members == 0
+    assert Recipe.read(tmp_path / "run").settings.band_members == 0
     assert an.Transcriber("mfcc-ctc", members=2).settings_.band_members == 1
 
 

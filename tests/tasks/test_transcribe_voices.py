@@ -16,8 +16,8 @@ from anaphora.data.audio.warping import tracts
 from anaphora.data.corpora.sound_corpus import write_wav
 from anaphora.errors import DataError, SettingsError
 from anaphora.settings.transcribe import TranscribeOptions
-from anaphora.tasks.config import read_config
 from anaphora.tasks.exporting.writing import transcriber_export
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.transcribe.inference.listening import mean_of
 
 RATE = 8000
@@ -149,7 +149,7 @@ def test_a_run_from_before_powers_and_bands_hears_as_it_did(tmp_path):
     for name in ("bands", "power"):
         document["settings"].pop(name, None)
     config.write_text(json.dumps(document), encoding="utf-8")
-    s = read_config(tmp_path / "run").settings
+    s = Recipe.read(tmp_path / "run").settings
     assert (s.bands, s.power, make_features(s, RATE).bins) == (0, 0.0, 40)
     fresh = an.Transcriber("mfcc-ctc").settings_
     assert fresh.power != s.power

@@ -12,7 +12,7 @@ from tasks_tiny import is_one_sentence, pairs, tiny
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.split import Split, split
 from anaphora.errors import DataError, RunError, SettingsError
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 
 ROWS = pairs(60)
 
@@ -65,28 +65,28 @@ def expected():
 def test_the_form_of_the_data_makes_no_difference(form, tmp_path, expected):
     translator = tiny().fit(**form(tmp_path), out=tmp_path / "run")
     assert translator.predict([s for s, _ in ROWS[:8]]) == expected
-    described = read_config(tmp_path / "run").data
+    described = Recipe.read(tmp_path / "run").data
     assert described["train"]["rows"] + described["valid"]["rows"] == len(ROWS)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_data_of_a_run_can_be_opened_again(form, tmp_path):
     tiny(steps=1).fit(**form(tmp_path), out=tmp_path / "run")
-    train, dev = ROW_READER.reopen(read_config(tmp_path / "run").data)
+    train, dev = ROW_READER.reopen(Recipe.read(tmp_path / "run").data)
     assert sorted([*train, *dev]) == sorted(ROWS)
 
 
 def test_examples_of_a_run_that_was_moved_are_found(tmp_path):
     tiny(steps=1).fit(iter(ROWS), valid=iter(ROWS[:5]), out=tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
-    train, dev = ROW_READER.reopen(read_config(tmp_path / "there").data, tmp_path / "there" / "data")
+    train, dev = ROW_READER.reopen(Recipe.read(tmp_path / "there").data, tmp_path / "there" / "data")
     assert (list(train), list(dev)) == (ROWS, ROWS[:5])
     assert tiny().resume(tmp_path / "there").result_.stopped == "finished"
 
 
 def test_an_embedded_corpus_comes_with_its_dev_split(tmp_path):
     tiny(steps=1, max_length=3).fit("copy", out=tmp_path / "run")
-    data = read_config(tmp_path / "run").data
+    data = Recipe.read(tmp_path / "run").data
     assert (data["train"]["split"], data["valid"]["split"]) == ("train", "dev")
 
 
@@ -94,7 +94,7 @@ def test_dev_data_of_ones_own_is_used(tmp_path):
     translator = tiny(steps=1, valid_examples=3).fit(
         ROWS, valid=[("a", "A"), ("b", "B")], out=tmp_path / "run"
     )
-    assert read_config(tmp_path / "run").data["valid"]["rows"] == 2
+    assert Recipe.read(tmp_path / "run").data["valid"]["rows"] == 2
     samples = [json.loads(line) for line in (tmp_path / "run" / "samples.jsonl").read_text().splitlines()]
     assert [(one["source"], one["reference"]) for one in samples] == [("a", "A"), ("b", "B")]
     assert translator.result_.metrics["loss"] > 0
@@ -151,7 +151,7 @@ def test_bad_rows_can_be_skipped_and_are_counted(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text("a\tA\nb\nc\tC\n\tD\n" * 3)
     tiny(steps=1, bad_rows="skip").fit(path, valid=ROWS[:2], out=tmp_path / "run")
-    described = read_config(tmp_path / "run").data["train"]
+    described = Recipe.read(tmp_path / "run").data["train"]
     assert described["rows"] == 6
     assert sum(described["skipped"].values()) == 6
 
@@ -236,7 +236,7 @@ def test_outputs_may_be_as_long_as_what_was_trained_on(tmp_path):
     rows = [("a", "b" * 40), ("c", "d" * 3)] * 4
     run = tmp_path / "run"
     translator = tiny(steps=2, max_length=0).fit(rows, valid=rows[:2], out=run)
-    assert translator.settings_.max_length == read_config(run).settings.max_length == 61
+    assert translator.settings_.max_length == Recipe.read(run).settings.max_length == 61
     again = tiny().resume(run, steps=3)
     assert again.settings_.max_length == 61
     assert tiny(steps=1, max_length=0).fit(ROWS).settings_.max_length == 0

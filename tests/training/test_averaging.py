@@ -11,7 +11,7 @@ from training_toy import toy_settings
 
 import anaphora as an
 from anaphora.errors import SettingsError
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 from anaphora.training.averaging import MovingAverage, TriggeredMean, average_of
 from anaphora.training.schedules import Progress
 
@@ -131,4 +131,4 @@ def test_a_run_from_before_the_setting_keeps_its_scaled_vectors(tmp_path):
     assert config["settings"].pop("embedding_scale") is True
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
-    assert read_config(tmp_path / "old").settings.embedding_scale
+    assert Recipe.read(tmp_path / "old").settings.embedding_scale

@@ -49,13 +49,13 @@ def model_of(run: str, options: dict[str, Any], checkpoint: int | None = None) -
 def embedder_of(run: str, files: Sequence[str]) -> Any:
     """The trained embedder of ``run``; another model, or a file that cannot be read, is noticed before torch is loaded."""
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config
     from anaphora.tasks.load import load
+    from anaphora.tasks.recipe import Recipe
 
-    config = read_config(Path(run))
-    if config.task.command != "embed":
+    recipe = Recipe.read(Path(run))
+    if recipe.task.command != "embed":
         raise DataError(
-            f"{run} holds a {config.task.name}, which makes no vectors of inputs; train an Embedder."
+            f"{run} holds a {recipe.task.name}, which makes no vectors of inputs; train an Embedder."
         )
     for file in files:
         if file != "-":

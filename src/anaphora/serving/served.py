@@ -18,9 +18,9 @@ from anaphora.serving.exchange import Exchange, exchange_for
 from anaphora.serving.limits import Ledger, Limits
 from anaphora.serving.metrics import Metrics
 from anaphora.serving.refusals import late
-from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.load import load
+from anaphora.tasks.recipe import Recipe
 from anaphora.web.cost import cost_of, weight_of
 
 Stamp = tuple[tuple[int, int, int], ...]
@@ -60,7 +60,7 @@ class Served:
         self.name, self.folder, self.limits, self.metrics = name, folder, limits, metrics
         self.ledger = ledger or Ledger(limits)
         self.stamp = stamp_of(folder)
-        self.config: RunConfig = read_config(folder)
+        self.config: Recipe = Recipe.read(folder)
         self.task: TaskInfo = self.config.task
         self.estimator: Any = load(folder, device=device)  # every file is compared with its hash
         self.version = _version(folder)

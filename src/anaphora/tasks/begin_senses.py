@@ -10,9 +10,9 @@ from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.folder import is_foreign, read_config_of
 from anaphora.tasks.begun.donor import differing
-from anaphora.tasks.config import read_config
 from anaphora.tasks.importing_senses import open_body
 from anaphora.tasks.load import load
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import TaskInfo, resolve
 from anaphora.tasks.tuning import usual_training
 
@@ -36,7 +36,7 @@ def sense_donor(init: str) -> Any | None:
         if name in architecture.heads and architecture.heads[name].task in ("see", "hear"):
             return open_body(path, config, architecture, name)
         return load(path, device="cpu")
-    if not (path / "config.json").is_file() or read_config(path).settings.model not in PRESETS:  # type: ignore[attr-defined]
+    if not (path / "config.json").is_file() or Recipe.read(path).settings.model not in PRESETS:  # type: ignore[attr-defined]
         return None
     return load(path, device="cpu")
 

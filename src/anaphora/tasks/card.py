@@ -9,17 +9,16 @@ import numpy
 import torch
 
 from anaphora._version import __version__
-from anaphora.tasks.config import RunConfig
-from anaphora.tasks.registry import meaningful
+from anaphora.tasks.recipe import Recipe
 from anaphora.training.loop import TrainingResult
 
 
 def model_card(
-    config: RunConfig, *, parameters: int, vocabulary: dict[str, int], result: TrainingResult | None
+    recipe: Recipe, *, parameters: int, vocabulary: dict[str, int], result: TrainingResult | None
 ) -> str:
     """Markdown with a YAML head: task, data, numbers, seed, versions. No clock in it: equal runs, equal cards."""
-    task, settings = config.task, meaningful(config.task, config.settings)
-    preset = task.preset_of(config.settings)
+    task, settings = recipe.task, recipe.values
+    preset = task.preset_of(recipe.settings)
     metrics = dict(result.metrics) if result else {}
     trained = f"; {result.steps} steps" if result else ""
     head = {
@@ -47,7 +46,7 @@ def model_card(
     lines += ["## Dev results", "", "| measure | value |", "|---|---|"]
     lines += [f"| {key} | {value:.4g} |" for key, value in metrics.items()] or ["| none | |"]
     lines += ["", "## Data", ""]
-    for role, facts in config.data.items():
+    for role, facts in recipe.data.items():
         lines.append(f"- **{role}**: `{json.dumps(facts, ensure_ascii=False, sort_keys=True)}`")
     lines += ["", "## Settings", "", "```json", json.dumps(settings, indent=2, ensure_ascii=False), "```", ""]
     lines += ["## Use", "", "```python", "import anaphora as an", "", 'm = an.load("THIS FOLDER")']

@@ -10,8 +10,8 @@ from anaphora.data.lines import lines_of
 from anaphora.errors import DataError, RunError
 from anaphora.models.ensemble import Ensemble
 from anaphora.settings.own import trusting
-from anaphora.tasks.config import single_runs
 from anaphora.tasks.load import load
+from anaphora.tasks.recipe import single_runs
 from anaphora.tasks.teaching import same_learnt
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,19 +21,18 @@ from anaphora.files.writing import scratch_folder
 from anaphora.settings.length import one_length
 from anaphora.settings.own import Part
 from anaphora.tasks.bulk.predicting import Predicting
-from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.direct import learn_directly
 from anaphora.tasks.guarding import whatever_the_batch
 from anaphora.tasks.intervening import Intervening
 from anaphora.tasks.learning import paired
-from anaphora.tasks.own import as_written, brought_back
 from anaphora.tasks.plan import plan_training
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.seeds import SeedReport, is_folder_of_seeds, lead_of, seeds_of, train_seeds
 from anaphora.tasks.seeds import begun as begun_seeds
 from anaphora.tasks.skipped import warn_of_skipped
 from anaphora.tasks.stored import as_told
 from anaphora.tasks.suiting.budget import suit_corpus
-from anaphora.tasks.teaching import has_teachers, take_over, taught
+from anaphora.tasks.teaching import has_teachers, taken_over, taught
 from anaphora.tasks.tuning import begin_weights, tuning_of
 from anaphora.training import distributed
 from anaphora.training.epochs import EVALUATIONS, counted
@@ -82,9 +82,8 @@ class Estimator(Intervening, Predicting):
         """
         self._check_fields(fields)
         self._check_machine()
-        self.trusts = (
-            True  # what this process gave; under torchrun all but the first one read it from the folder
-        )
+        # what this process gave; under torchrun all but the first one read it from the folder
+        self.recipe_ = replace(self.recipe_, trusts=True)
         if y is not None:
             data = self._join(data, y)
         self._note(data, fields)
@@ -145,13 +144,19 @@ class Estimator(Intervening, Predicting):
     def _learn_or_take_over(self, data: Any) -> None:
         """Symbols and labels of the data, or those of the teachers that the settings name."""
         if has_teachers(self):
-            take_over(self)
+            self._take_over()
             self._check_labels(data, "training data", "teachers")
             suit_corpus(self, data)
             self._suit_student(data)
         else:
             suit_corpus(self, data)
             self._learn(data)
+
+    def _take_over(self) -> None:
+        """Become a student of the teachers that the settings name, before it learns."""
+        recipe = taken_over(self)
+        self.settings_ = recipe.settings
+        self._take(recipe)
 
     def _suit_student(self, data: Any) -> None:
         """Choose what follows from the data for an estimator that has the symbols and labels of its teachers."""
@@ -177,7 +182,7 @@ class Estimator(Intervening, Predicting):
         group = distributed.join(self.settings_.device)
         run = RunFolder(group.share(self._folder(out) if group.main else Path()))
         if group.share(group.main and run.config.is_file() and recall("run") == str(run.path.resolve())):
-            return self._go_on(run, read_config(run.path), reporter)  # torchrun has restarted this very job
+            return self._go_on(run, self._written(run), reporter)  # torchrun has restarted this very job
         with contextlib.ExitStack() as held:
             data, dev = self._ready(run, group, held, opened, force)
             self._train(run, data, dev, reporter, resume=False)
@@ -201,20 +206,24 @@ class Estimator(Intervening, Predicting):
 
         group.on_main(prepare)
         if not group.main:
-            config = read_config(run.path)
-            self.settings_ = as_written(self.settings_, config.settings)
-            self._read_learnt(run)
-            data.extend(self._reopen(run, config))
+            recipe = self._written(run).with_artifacts(run.path)
+            self.settings_ = recipe.settings
+            self._take(recipe)
+            data.extend(self._reopen(run, recipe))
         return data[0], data[1]
+
+    def _written(self, run: RunFolder) -> Recipe:
+        """Return the recipe that the first process wrote, with the own parts of this one."""
+        return replace(Recipe.read(run.path).with_parts_of(self.settings_), trusts=self.recipe_.trusts)
 
     def _prepare(self, run: RunFolder, opened: Callable[[RunFolder], tuple[Any, Any]]) -> tuple[Any, Any]:
         """Open the data and learn from them; the folder then holds all that ``resume`` needs."""
         data, dev = opened(run)
-        self._write_learnt(run)
-        config = RunConfig(self.task(), self.settings_, {"train": data.describe(), "valid": dev.describe()})
-        self._trained_on = config.data["train"]
-        warn_of_skipped(config.data)
-        run.write("config.json", config.to_json())
+        described = {"train": data.describe(), "valid": dev.describe()}
+        trusts = self.recipe_.trusts
+        self.recipe_ = Recipe(self.command, self.settings_, described, self.artifacts(), trusts)
+        warn_of_skipped(described)
+        self.recipe_.write(run.path)
         return data, dev
 
     @classmethod
@@ -242,8 +251,8 @@ class Estimator(Intervening, Predicting):
             asked = {"steps": steps, "epochs": epochs, "checkpoint": checkpoint}
             return cls._resume_seeds(Path(run), asked, verbose, reporter, trust, parts)
         folder = RunFolder.open(Path(run))
-        config = read_config(folder.path)
-        if not config.data:
+        recipe = Recipe.read(folder.path)
+        if not recipe.data:
             raise RunError(f"{run}: a saved model without its data; only a run folder can be resumed.")
         if checkpoint is not None:
             checkpoint_path(folder, checkpoint)  # one that is not there is a mistake already
@@ -251,17 +260,15 @@ class Estimator(Intervening, Predicting):
         longer: dict[str, Any] = {} if steps is None else {"steps": steps, "epochs": 0.0}
         if epochs is not None:
             longer |= {"epochs": epochs, "min_steps": 0, "max_steps": 0}
-        back = brought_back(config, folder.path, parts, trust=trust, training=True, force=force)
-        if longer and cls.again(back)._direct:
+        recipe = recipe.with_parts(folder.path, parts, trust=trust, training=True, force=force)
+        if longer and recipe.direct:
+            model = recipe.values["model"]
             raise SettingsError(
-                [
-                    f"{run}: {back['model']} is fitted in one go, so it cannot be trained longer; train it again."
-                ]
+                [f"{run}: {model} is fitted in one go, so it cannot be trained longer; train it again."]
             )
-        self = cls.again({**back, **longer})
-        self.trusts = trust
+        self = cls.from_recipe(recipe.with_settings(**longer))
         reporter = reporter or reporter_for(self.settings_, verbose)
-        return self._go_on(folder, config, reporter, checkpoint)
+        return self._go_on(folder, self.recipe_, reporter, checkpoint)
 
     @classmethod
     def _resume_seeds(
@@ -276,7 +283,7 @@ class Estimator(Intervening, Predicting):
         for key, value in asked.items():
             if value is not None:
                 raise RunError(f"{place}: holds runs of several seeds; give one of them together with {key}.")
-        self = lead_of(cls, place, trust, parts)
+        self = cls.from_recipe(lead_of(cls.command, place, trust, parts))
         reporter = reporter or reporter_for(self.settings_, verbose)
 
         def first() -> Estimator:
@@ -285,16 +292,16 @@ class Estimator(Intervening, Predicting):
         return self._take_best(place, reporter, first)
 
     def _go_on(
-        self, folder: RunFolder, config: RunConfig, reporter: Reporter | None, checkpoint: int | None = None
+        self, folder: RunFolder, recipe: Recipe, reporter: Reporter | None, checkpoint: int | None = None
     ) -> Self:
         folder.check_learnt()
         with as_told(folder.path / folder.learnt_names()[0]):
-            self._read_learnt(folder)
+            self._take(recipe.with_artifacts(folder.path))
         group = distributed.join(self.settings_.device)
         with contextlib.ExitStack() as held:
             group.on_main(lambda: held.enter_context(folder.lock()))
             with as_told(folder.config):
-                data, dev = self._reopen(folder, config)
+                data, dev = self._reopen(folder, recipe)
             self._train(folder, data, dev, reporter, resume=True, checkpoint=checkpoint)
         return self
 
@@ -316,10 +323,10 @@ class Estimator(Intervening, Predicting):
                 run, data, dev, reporter, resume=resume, checkpoint=checkpoint
             )
         if group.main:
-            run.write("README.md", self._card(read_config(run.path)))
+            run.write("README.md", self._card(Recipe.read(run.path)))
         group.barrier()
         self._take_weights(run, run.load_model()[0], group.device)
-        self._trained_with = self.settings_
+        self.recipe_ = replace(self.recipe_, settings=self.settings_, artifacts=self.artifacts())
 
     def _train_by_steps(
         self,
@@ -361,10 +368,9 @@ class Estimator(Intervening, Predicting):
         if settings.warmup != before.warmup:
             say(f"assumed, for {settings.steps:,} steps: warmup={settings.warmup}")
         self.settings_ = settings
+        self.recipe_ = replace(self.recipe_, settings=settings)
         if not run.has_checkpoints():
-            config = read_config(run.path)
-            now = RunConfig(config.task, settings, config.data)
-            distributed.join(settings.device).on_main(lambda: run.write("config.json", now.to_json()))
+            distributed.join(settings.device).on_main(lambda: self.recipe_.write_config(run.path))
         return self._objective_and_batches(data, dev)  # an objective may depend on the number of steps
 
     def _first_weights(self) -> dict[str, Tensor]:
@@ -373,16 +379,15 @@ class Estimator(Intervening, Predicting):
 
     def _record_length(self, run: RunFolder, reached: int) -> None:
         """Write into ``config.json`` that ``resume`` got another number of steps."""
-        config = read_config(run.path)
-        now = RunConfig(config.task, self.settings_, config.data)
-        if now == config and now.parts == config.parts:
+        before, now = Recipe.read(run.path), replace(self.recipe_, settings=self.settings_)
+        if now.to_json() == before.to_json():
             return
-        if self.settings_.steps <= reached and self.settings_.steps != config.settings.steps:  # type: ignore[attr-defined]
+        if self.settings_.steps <= reached and self.settings_.steps != before.settings.steps:  # type: ignore[attr-defined]
             raise RunError(
                 f"{run.path}: has trained for {reached} steps already, so nothing is left to do up to step {self.settings_.steps}; "
                 "give a larger number."
             )
-        run.write("config.json", now.to_json())
+        now.write_config(run.path)
 
     def _folder(self, out: str | Path | None) -> Path:
         if out is not None:

@@ -82,11 +82,8 @@ def _estimator(
     more = {"language": _of_language, "classify": _of_classifier, "tag": of_tagger, "embed": _of_embedder}[
         head.task
     ]
-    set_later = more(folder, config, s, tokenizer)
-    m = made(folder, head.task, s)
-    for key, value in set_later.items():
-        setattr(m, key, value)
-    return m
+    learnt = more(folder, config, s, tokenizer)
+    return made(folder, head.task, s, learnt)
 
 
 def _of_language(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.folder import read_tensors
 from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, UnmappedError, inward
-from anaphora.tasks.registry import TASKS, estimator
+from anaphora.tasks.recipe import Recipe
+from anaphora.tasks.registry import TASKS, estimator, resolve
 from anaphora.tasks.stored import check_size
 from anaphora.training.precision import choose_device
 from anaphora.training.weights import first_not_finite
@@ -49,7 +51,6 @@ def filled(
     take_weights(m.model_, folder, architecture, name, s, words, body=body)
     m.model_.to(choose_device(device)).eval()
     m._foreign = architecture.model_type
-    m.trusts, m._trained_with, m._trained_on = True, m.settings_, {}
     return m
 
 
@@ -113,10 +114,16 @@ def labels_of(folder: Path, config: dict[str, Any]) -> tuple[tuple[str, ...], st
     return labels, kind
 
 
-def made(folder: Path, task: str, s: dict[str, Any]) -> Any:
-    """The estimator without its model; its settings are those of ``s`` that mean something to it."""
+def made(
+    folder: Path, task: str, s: dict[str, Any], learnt: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+) -> Any:
+    """Return the estimator without its model; its settings are those of ``s`` that mean something to it. ``learnt``: what it
+    knows besides weights, or what makes that of the complete settings."""
     used = TASKS[task].used(str(s["model"]))
+    given = {key: value for key, value in s.items() if key in used}
     try:
-        return estimator(task).again({key: value for key, value in s.items() if key in used})
+        settings = resolve(TASKS[task], given)
     except SettingsError as error:
         raise RunError(f"{folder}: {'; '.join(error.problems)}") from None
+    known = learnt(settings) if callable(learnt) else learnt
+    return estimator(task).from_recipe(Recipe(task, settings, artifacts=known, trusts=True), given)

@@ -53,9 +53,8 @@ def _classifier(model: _Model) -> Any:
     inputs = read_preparation(model.folder, model.architecture.model_type, size, s["channels"])
     labels, s["target"] = labels_of(model.folder, model.config)
     s["two_scores"] = len(labels) == 2
-    m = made(model.folder, "classify", s)
-    m.inputs_ = inputs
-    m.targets_ = Targets("number") if s["target"] == "number" else Targets(s["target"], labels)
+    targets = Targets("number") if s["target"] == "number" else Targets(s["target"], labels)
+    m = made(model.folder, "classify", s, {"inputs_": inputs, "targets_": targets})
     return model.filled(m, _NO_WORDS, body="encoder.")
 
 
@@ -77,10 +76,12 @@ def _writer(model: _Model, trust: bool) -> Any:
 
 def _hearing(model: _Model, tokenizer: Tokenizer, width: int) -> Any:
     """A `Transcriber` without a model yet, which hears ``width`` numbers at a time."""
-    m = made(model.folder, "transcribe", model.settings)
-    m.tokenizer_, m.words_ = tokenizer, []
-    m.ear_ = Ear(m.settings_, "audio", model.settings["rate"], width)
-    return m
+    rate = model.settings["rate"]
+
+    def learnt(settings: Any) -> dict[str, Any]:
+        return {"tokenizer_": tokenizer, "words_": [], "ear_": Ear(settings, "audio", rate, width)}
+
+    return made(model.folder, "transcribe", model.settings, learnt)
 
 
 def open_body(folder: Path, config: dict[str, Any], architecture: Architecture, name: str) -> Any:
@@ -89,15 +90,17 @@ def open_body(folder: Path, config: dict[str, Any], architecture: Architecture, 
     task = "classify" if architecture.heads[name].task == "see" else "transcribe"
     if task == "classify":
         s |= {"target": "class", "two_scores": True}
-        m = made(folder, task, s)
         size = (s["rows"], s["columns"])
-        m.inputs_ = read_preparation(folder, architecture.model_type, size, s["channels"])
-        m.targets_ = Targets("class", ("0", "1"))
+        inputs = read_preparation(folder, architecture.model_type, size, s["channels"])
+        m = made(folder, task, s, {"inputs_": inputs, "targets_": Targets("class", ("0", "1"))})
     else:
         s |= read_hearing(folder) | {"tokens": "char"}
-        m = made(folder, task, s)
-        m.ear_ = Ear(m.settings_, "audio", s["rate"], 1)
-        m.tokenizer_ = Tokenizer.train(["a"], kind="char", vocab_size=8)
+        letters = Tokenizer.train(["a"], kind="char", vocab_size=8)
+
+        def learnt(settings: Any) -> dict[str, Any]:
+            return {"tokenizer_": letters, "ear_": Ear(settings, "audio", s["rate"], 1)}
+
+        m = made(folder, task, s, learnt)
     m.model_ = m._fresh_model()
     take_weights(m.model_.encoder, folder, architecture, name, s, _NO_WORDS, body="")
     m._foreign, m.bare = architecture.model_type, True

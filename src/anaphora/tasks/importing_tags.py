@@ -9,7 +9,6 @@ from typing import Any
 from anaphora.data.tag_learnt import Learnt, Origin
 from anaphora.data.tag_schemes import misfit
 from anaphora.data.tokenizers_own import EngineTokenizer
-from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import RunError
 from anaphora.tasks.importing_parts import labels_of
 
@@ -30,7 +29,6 @@ def of_tagger(
     return {
         "tokenizer_": tokenizer,
         "learnt_": Learnt(tags, _scheme(tags), Origin(), framing="both"),
-        "_reader": PieceReader(tokenizer),
     }
 
 

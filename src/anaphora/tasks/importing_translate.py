@@ -37,8 +37,7 @@ def open_translator(
         if kind in MANY
         else read_pair(folder, kind, sizes, writing, shares=bool(s["shares"]), trust=trust)
     )
-    m = made(folder, "translate", s | writing.settings | {"tokens": "bpe"})
-    m.tokenizer_ = tokenizer
+    m = made(folder, "translate", s | writing.settings | {"tokens": "bpe"}, {"tokenizer_": tokenizer})
     m.model_ = m._fresh_model()
     wanted = dict(m.model_.named_parameters())  # a table that both sides share by its first name
     found = inward(
@@ -56,7 +55,6 @@ def open_translator(
             wanted[key].copy_(value)
     m.model_.to(choose_device(device)).eval()
     m._foreign = architecture.model_type
-    m.trusts, m._trained_with, m._trained_on = True, m.settings_, {}
     return m
 
 

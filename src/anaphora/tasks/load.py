@@ -13,8 +13,8 @@ from anaphora.foreign.folder import is_foreign
 from anaphora.foreign.mapping import Rule
 from anaphora.probe.trace import Trace
 from anaphora.settings.removed import REMOVED
-from anaphora.tasks.config import read_config
 from anaphora.tasks.estimator import Estimator
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import estimator
 
 E = TypeVar("E", bound=Estimator)
@@ -144,9 +144,9 @@ def load(
         return _of_kind(kind, path, found)
     if kind is not None:
         return kind.load(folder, device=device, checkpoint=checkpoint, frame=frame, trust=trust, **parts)
-    config = read_config(path)
-    return estimator(config.task.command).from_folder(
-        path, config, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
+    recipe = Recipe.read(path)
+    return estimator(recipe.task.command).from_folder(
+        path, recipe, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
     )
 
 

@@ -19,7 +19,7 @@ from anaphora.nn.embedding import Embedding
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.trace import Trace
 from anaphora.probe.vectors import probe_vectors
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 from anaphora.training.run import RunFolder
 
 MAPPED = 500
@@ -180,10 +180,10 @@ class Asked:
     def _examples(self) -> Any:
         """The dev data of the run."""
         if self._dev is None:
-            config = read_config(self._run)
-            if not config.data:
+            recipe = Recipe.read(self._run)
+            if not recipe.data:
                 raise DataError("the model was saved without its data, so it has no dev examples.")
-            self._dev = self.model._dev(RunFolder.open(self._run), config)
+            self._dev = self.model._dev(RunFolder.open(self._run), recipe)
         return self._dev
 
     def _example(self, number: int, words: str) -> tuple[Any, dict[str, Any]]:

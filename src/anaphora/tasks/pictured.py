@@ -13,9 +13,9 @@ from anaphora.data.pictures_list import PictureList
 from anaphora.data.pictures_readers import PICTURE_READER, Kind, open_pictures
 from anaphora.data.split import Split
 from anaphora.tasks.begin_senses import sense_donor
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.eye import Eye, begin_seeing
+from anaphora.tasks.recipe import Recipe
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import snapshot
 
@@ -62,7 +62,7 @@ class PictureEstimator(Estimator):
             size=self.size,
             texts=self.texts,
             bad_rows=bad_rows,
-            learnt=self._trained_on,
+            learnt=self.recipe_.trained_on,
             **fields,
         )
 
@@ -70,11 +70,11 @@ class PictureEstimator(Estimator):
         s = self.settings_
         return Augmentation(s.augment, s.mirror, s.seed)
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[PictureList, PictureList]:
-        return PICTURE_READER.reopen(config.data, run.path / "data")
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[PictureList, PictureList]:
+        return PICTURE_READER.reopen(recipe.data, run.path / "data")
 
-    def _dev(self, run: RunFolder, config: RunConfig) -> PictureList:
-        return PICTURE_READER.reopen_dev(config.data, run.path / "data")
+    def _dev(self, run: RunFolder, recipe: Recipe) -> PictureList:
+        return PICTURE_READER.reopen_dev(recipe.data, run.path / "data")
 
     def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "file"

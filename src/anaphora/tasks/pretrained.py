@@ -34,9 +34,9 @@ from anaphora.settings import (
 from anaphora.settings.base import written
 from anaphora.settings.own import trusting
 from anaphora.tasks.begun.donor import differing
-from anaphora.tasks.config import read_config
 from anaphora.tasks.load import load
 from anaphora.tasks.parts import make_recurrent
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import TaskInfo, resolve
 from anaphora.training.weights import snapshot
 
@@ -198,12 +198,12 @@ def _language_model(path: Path, only: tuple[str, ...]) -> Any:
                 f"{path} is a Transformer, which gives weights, not vectors; set init_as = 'weights'."
             )
         return _foreign(path)
-    config = read_config(path)
-    if config.task.command != "language":
+    recipe = Recipe.read(path)
+    if recipe.task.command != "language":
         raise RunError(
-            f"{path} is a run of {config.task.command}, not of language; give a language model's run."
+            f"{path} is a run of {recipe.task.command}, not of language; give a language model's run."
         )
-    preset = str(getattr(config.settings, "model", ""))
+    preset = str(getattr(recipe.settings, "model", ""))
     if preset not in only:
         raise RunError(
             f"{path} holds the preset {preset}, whose weights fit nothing here; give one of {', '.join(only)}."

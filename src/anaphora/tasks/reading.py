@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -31,9 +31,9 @@ from anaphora.models.pooling import (
 from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.embedding import Embedding
 from anaphora.settings.own import Part
+from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.estimator import Estimator, whatever_the_batch
 from anaphora.tasks.given import check_finite
-from anaphora.tasks.learnt import learn_tokenizer, read_inputs, reading_learnt, write_inputs
 from anaphora.tasks.parts import (
     ACTIVATIONS,
     ENDS,
@@ -44,7 +44,6 @@ from anaphora.tasks.parts import (
 )
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import context_reader
-from anaphora.training.run import RunFolder
 
 FORMAT = 1
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -141,21 +140,6 @@ class SequenceReader(Estimator):
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
         lengths = [len(x) + 1 for x in self._encode([row[0] for row in rows])]
         return sum(lengths) / len(lengths) * len(data)
-
-    def _facts(self) -> dict[str, Any]:
-        """What ``learnt.json`` holds besides the inputs."""
-        return {}
-
-    def _take(self, learnt: Mapping[str, Any]) -> None:
-        """Make again what `_facts` gave."""
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        write_inputs(run, FORMAT, self.inputs_, self._facts())
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        with reading_learnt(run, FORMAT) as learnt:
-            self._take(learnt)
-            self.inputs_ = read_inputs(run, learnt["inputs"], self)
 
     def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         if not isinstance(self.inputs_, VectorInputs):

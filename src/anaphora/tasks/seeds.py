@@ -24,10 +24,9 @@ from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.files import is_folder, parse_json, read_bytes
 from anaphora.files.writing import copy_files, folder_for, remove, remove_file, replace_file, writing
 from anaphora.settings.own import parts_of
-from anaphora.tasks.config import read_config
-from anaphora.tasks.own import brought_back
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.result import Result
-from anaphora.tasks.teaching import has_teachers, take_over
+from anaphora.tasks.teaching import has_teachers
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder
@@ -195,23 +194,20 @@ def _begin(model: Estimator, path: Path, seeds: list[int]) -> None:
     _write(path, _Written(format=FORMAT, task=model.command, seeds=seeds, labels=labels))
 
 
-def train_next(first: Estimator, path: Path, seed: int, reporter: Reporter | None) -> Estimator:
-    """Train with another ``seed`` on the data of the run of ``first``: the same rows, and the same dev data."""
+def train_next(kind: type[E], first: Recipe, path: Path, seed: int, reporter: Reporter | None) -> E:
+    """Train with another ``seed`` on the data of the ``first`` run: the same rows, and the same dev data."""
     origin = RunFolder(first_run(path))
-    config = read_config(origin.path)
-    other = type(first).again({**first.get_params(), "seed": seed})
-    other._given["seed"] = seed
-    other.trusts = first.trusts
+    # what it has learned, too: the first run knows how recordings are to be heard
+    other = kind.from_recipe(first.with_seed(seed).with_artifacts(origin.path))
     if hasattr(other, "_labels"):
         other._labels = read_seeds(path).labels
 
     def opened(run: RunFolder) -> tuple[Any, Any]:
         if is_folder(origin.path / "data"):  # rows that were given from Python are kept with the run
             copy_files(origin.path / "data", run.path / "data")
-        other._read_learnt(origin)  # the first run knows how recordings are to be heard
-        data, dev = other._reopen(run, config)
+        data, dev = other._reopen(run, first)
         if has_teachers(other):  # their symbols, which may be more than those of the data
-            take_over(other)
+            other._take_over()
         else:
             other._learn(data)
         return data, dev
@@ -242,7 +238,7 @@ def train_seeds(
     ``first()`` trains the first seed. A run that was interrupted is resumed; an interrupt ends the whole.
     """
     written = read_seeds(path)
-    lead: Estimator | None = None
+    lead: Recipe | None = None
     trained: dict[int, Estimator] = {}
     for count, seed in enumerate(written.seeds):
         if seed in written.ended and written.ended[seed]["stopped"] != "interrupted":
@@ -252,20 +248,24 @@ def train_seeds(
         if reporter is not None:
             reporter.say(f"seed {seed}, {count + 1} of {len(written.seeds)}: {folder}")
         if (folder / "config.json").is_file():
-            trained[seed] = type(model).resume(folder, reporter=reporter, trust=model.trusts, **_parts(model))
+            trained[seed] = type(model).resume(
+                folder, reporter=reporter, trust=model.recipe_.trusts, **_parts(model)
+            )
         elif count == 0:
             trained[seed] = first()
         else:
             if lead is None:
-                lead = lead_of(type(model), path, model.trusts, _parts(model))
-            trained[seed] = train_next(lead, path, seed, reporter)
+                lead = lead_of(model.command, path, model.recipe_.trusts, _parts(model))
+            trained[seed] = train_next(type(model), lead, path, seed, reporter)
         result = trained[seed].result_
         before = written.ended.get(seed, {}).get("seconds", 0.0)
         note(path, seed, result, before + time.monotonic() - begun)
         if result.stopped == "interrupted":
             break
     found = report(path)
-    best = trained.get(found.best) or type(model).load(found.best_run, trust=model.trusts, **_parts(model))
+    best = trained.get(found.best) or type(model).load(
+        found.best_run, trust=model.recipe_.trusts, **_parts(model)
+    )
     return best, found
 
 
@@ -279,16 +279,13 @@ def first_run(path: Path) -> Path:
     return folder
 
 
-def lead_of(kind: type[E], path: Path, trust: bool, parts: Mapping[str, Any]) -> E:
-    """An estimator with the settings of the first run of a folder; a `RunError` where nothing was begun yet."""
+def lead_of(command: str, path: Path, trust: bool, parts: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of the first run of a folder; raise a `RunError` where nothing was begun yet."""
     written = read_seeds(path)
-    if written.task != kind.command:
-        raise RunError(f"{path}: holds runs of `{written.task}`, not of `{kind.command}`.")
+    if written.task != command:
+        raise RunError(f"{path}: holds runs of `{written.task}`, not of `{command}`.")
     folder = first_run(path)
-    config = read_config(folder)
-    found = kind.again(brought_back(config, folder, parts, trust=trust, training=True))
-    found.trusts = trust
-    return found
+    return Recipe.read(folder).with_parts(folder, parts, trust=trust, training=True)
 
 
 def _parts(model: Estimator) -> dict[str, Any]:

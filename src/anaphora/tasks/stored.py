@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +16,8 @@ from anaphora.errors import AnaphoraError, RunError
 from anaphora.nn.lora import has_adapters, merged
 from anaphora.settings.own import parts_of
 from anaphora.tasks.card import model_card
-from anaphora.tasks.config import RunConfig, read_config
-from anaphora.tasks.own import brought_back
-from anaphora.tasks.parameters import Parameters
+from anaphora.tasks.recipe import Recipe
+from anaphora.tasks.task import Parameters
 from anaphora.training.film import frame_weights
 from anaphora.training.precision import choose_device
 from anaphora.training.run import RunFolder
@@ -33,24 +33,30 @@ _USUAL, _NARROW = 1 << 16, 512
 class Stored(Parameters):
     """An estimator that is written to a folder and comes back from one."""
 
-    _trained_with: Any
-    _trained_on: Mapping[str, Any]
-    """What the training data said of themselves: which column was the input, for one."""
-
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the model alone (no data, no checkpoints) to a folder that ``an.load`` reads."""
         self._check_trained()
+        self.write(folder, replace(self.recipe_in_use(), data={}), force=force)
+
+    def recipe_in_use(self, *more: str) -> Recipe:
+        """Return the recipe with what was learned, and with the settings of predicting and ``more``, as they are now.
+
+        `set_params` may have changed others since, which says nothing about these weights.
+        """
+        names = [key for key in (*self.task().predicting.model_fields, *more) if hasattr(self.settings_, key)]
+        settings = self.recipe_.settings.model_copy(
+            update={key: getattr(self.settings_, key) for key in names}
+        )
+        return replace(self.recipe_, settings=settings, artifacts=self.artifacts())
+
+    def write(self, folder: str | Path, recipe: Recipe, *, force: bool = False) -> None:
+        """Write the model with its weights as they are now."""
         run = RunFolder.create(Path(folder), force=force)
-        self._write_learnt(run)
-        searched = [key for key in self.task().predicting.model_fields if hasattr(self.settings_, key)]
-        searching = {key: getattr(self.settings_, key) for key in searched}
-        # set_params may have changed the others since, which says nothing about these weights
-        config = RunConfig(self.task(), self._trained_with.model_copy(update=searching))
-        run.write("config.json", config.to_json())
+        recipe.write(run.path)
         step = self.result_.best_step if hasattr(self, "result_") else None
         facts = {"step": step, "chosen": "saved", "files": run.fingerprints()}
         save_weights(run.model, self._weights(), facts=facts)
-        run.write("README.md", self._card(config))
+        run.write("README.md", self._card(recipe))
 
     def export(self, path: str | Path, *, to: str = "onnx", force: bool = False, **options: Any) -> Path:
         """Write the model in a format that others read, and return its path.
@@ -84,20 +90,19 @@ class Stored(Parameters):
         a damaged one, or one of another task.
         """
         path = Path(folder)
-        config = read_config(path)
-        if config.task.command != cls.command:
-            raise RunError(
-                f"{folder}: holds a {config.task.name}, not a {cls.__name__}; use an.load, or an.{config.task.name}.load."
-            )
+        recipe = Recipe.read(path)
+        if recipe.command != cls.command:
+            name = recipe.task.name
+            raise RunError(f"{folder}: holds a {name}, not a {cls.__name__}; use an.load, or an.{name}.load.")
         return cls.from_folder(
-            path, config, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
+            path, recipe, device=device, checkpoint=checkpoint, frame=frame, trust=trust, parts=parts
         )
 
     @classmethod
     def from_folder(
         cls,
         folder: Path,
-        config: RunConfig,
+        recipe: Recipe,
         *,
         device: str = "auto",
         checkpoint: int | None = None,
@@ -106,17 +111,15 @@ class Stored(Parameters):
         parts: Mapping[str, Any] | None = None,
     ) -> Self:
         """The trained estimator in a run folder; ``an.load`` calls this."""
-        self = cls.again(brought_back(config, folder, parts or {}, trust=trust, training=False))
-        self.trusts = trust
+        recipe = recipe.with_parts(folder, parts or {}, trust=trust, training=False)
         run = RunFolder(folder)
         # first the weights: that verifies the files the rest is built from
         tensors = run.load_model()[0] if checkpoint is None else weights_of(run, checkpoint)
         if frame is not None:
             tensors = frame_weights(run, frame)
         with as_told(run.path / run.learnt_names()[0]):
-            self._read_learnt(run)
+            self = cls.from_recipe(recipe.with_artifacts(run.path))
         self._take_weights(run, tensors, choose_device(device))
-        self._trained_with, self._trained_on = self.settings_, config.data.get("train", {})
         return self
 
     def _take_weights(self, run: RunFolder, tensors: dict[str, Tensor], device: torch.device) -> None:
@@ -165,9 +168,9 @@ class Stored(Parameters):
             name = type(self).__name__
             raise AnaphoraError(f"this {name} has not been trained: call fit(…) first, or an.load(RUN).")
 
-    def _card(self, config: RunConfig) -> str:
+    def _card(self, recipe: Recipe) -> str:
         return model_card(
-            config,
+            recipe,
             parameters=self._parameters(),
             vocabulary=self._vocabulary(),
             result=getattr(self, "result_", None),

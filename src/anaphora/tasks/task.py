@@ -1,17 +1,27 @@
-"""What a task says of itself, from which `Estimator` makes training, resuming, saving and loading."""
+"""What a task says of itself, from which `Estimator` makes training, resuming, saving and loading; and its settings, in the
+manner of scikit-learn."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
 from anaphora.errors import DataError
-from anaphora.tasks.config import RunConfig
+from anaphora.settings.length import one_length
+from anaphora.tasks import signatures
+from anaphora.tasks.artifacts import ARTIFACTS
+from anaphora.tasks.guarding import ANSWERS, kernels_checked
 from anaphora.tasks.judged import Judged
+from anaphora.tasks.learning import sklearn_tags
+from anaphora.tasks.own import settled
+from anaphora.tasks.recipe import Recipe
+from anaphora.tasks.registry import TASKS, TaskInfo, meaningful, resolve
+from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
@@ -30,8 +40,8 @@ class Task(ABC):
     """What the names of the weights begin with that ``init`` gives; the rest of the model is new."""
     settings_: Any
     model_: Any
-    trusts: bool = False
-    """Whether the user allows what a run folder names to be executed: own parts, patterns of a tokenizer."""
+    recipe_: Recipe
+    """What the model was made by; of an estimator without one, the settings alone."""
 
     @abstractmethod
     def _open(
@@ -44,19 +54,11 @@ class Task(ABC):
         """Learn from the training data what the model is built on: a tokenizer, labels, a scale."""
 
     @abstractmethod
-    def _write_learnt(self, run: RunFolder) -> None:
-        """Write what ``_learn`` learned: ``tokenizer.json`` for symbols, ``learnt.json`` for anything else."""
-
-    @abstractmethod
-    def _read_learnt(self, run: RunFolder) -> None:
-        """Read what ``_write_learnt`` wrote, or a `RunError` in one sentence."""
-
-    @abstractmethod
     def _vocabulary(self) -> dict[str, int]:
         """Sizes of what was learned, by name: vocabularies, labels, columns."""
 
     @abstractmethod
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Any, Any]:
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Any, Any]:
         """The training and dev data of a run again, or a sentence saying what has changed."""
 
     @abstractmethod
@@ -88,9 +90,9 @@ class Task(ABC):
         example; a ``series``, typed as numbers or a table, or ``#3``; or a ``file`` (a sound, a picture), or ``#3``."""
         return "text"
 
-    def _dev(self, run: RunFolder, config: RunConfig) -> Any:
+    def _dev(self, run: RunFolder, recipe: Recipe) -> Any:
         """The dev data of a run; a task whose training data are slow to open opens them alone."""
-        return self._reopen(run, config)[1]
+        return self._reopen(run, recipe)[1]
 
     def _count(self, dev: Any) -> int:
         """How many examples `_example` finds in the dev data."""
@@ -124,3 +126,96 @@ class Task(ABC):
     def _advice(self, run: Path) -> str:
         """What the user should know of the run that has just ended, in a sentence without its full stop; often nothing."""
         return ""
+
+
+class Parameters(Task):
+    """Settings are keyword arguments; unknown ones are refused with a suggestion."""
+
+    __signature__: ClassVar[inspect.Signature]
+    result_: TrainingResult
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """No task gives out an answer of a GPU kernel that timed out: each is checked first."""
+        super().__init_subclass__(**options)
+        for name in ANSWERS & vars(cls).keys():
+            setattr(cls, name, kernels_checked(vars(cls)[name]))
+        if "command" in vars(cls):  # the help and the signature of a task are those of its settings
+            task = TASKS[cls.command]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{signatures.describe(task)}\n"
+            cls.__signature__ = signatures.signature(task)
+
+    def __init__(self, model: Any = None, **settings: Any):
+        given = dict(settings) if model is None else {"model": model, **settings}
+        one_length(given)
+        self._given: dict[str, Any]
+        self.settings_: Any
+        self._given, self.settings_ = settled(self.task(), given)
+        self.recipe_ = Recipe(self.command, self.settings_)
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, given: Mapping[str, Any] | None = None) -> Self:
+        """Return an estimator with the settings of a recipe, whose epochs have been counted in steps, and what was learned.
+
+        ``given``: the settings that count as those of the user; by default all.
+        """
+        self = cls.__new__(cls)
+        self._given, self.settings_ = dict(recipe.values if given is None else given), recipe.settings
+        self._given.pop("steps" if self._given.get("epochs") else "epochs", None)
+        self._take(recipe)
+        return self
+
+    def _take(self, recipe: Recipe) -> None:
+        """Take over what was learned besides weights."""
+        self.recipe_ = recipe
+        vars(self).update(recipe.artifacts)
+
+    def artifacts(self) -> dict[str, Any]:
+        """Return what was learned besides weights, by attribute, as `Recipe` keeps it."""
+        return {name: getattr(self, name) for name in ARTIFACTS[self.command].names if hasattr(self, name)}
+
+    @classmethod
+    def task(cls) -> TaskInfo:
+        """What the registry knows of the task: its command, settings and presets."""
+        return TASKS[cls.command]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every setting that means something to the preset, with its value, as scikit-learn's tools expect.
+
+        Where ``epochs`` say how long to train, ``steps`` are left out: they are counted from the data.
+        """
+        values = meaningful(self.task(), self.settings_)
+        return {key: value for key, value in values.items() if key != "steps" or not values.get("epochs")}
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings; the preset's defaults apply again where nothing was given."""
+        given = {**self._given, **settings}
+        one_length(given)
+        self._given, self.settings_ = settled(self.task(), given)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self._given)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        return sklearn_tags(self._estimator_type)
+
+    _estimator_type: ClassVar[str] = ""
+    """``classifier`` or ``regressor``, as scikit-learn's tools ask."""
+
+    def __repr__(self) -> str:
+        """The settings that differ from the preset's own, as a call that makes the same estimator."""
+        name = self._given.get("model")
+        usual = meaningful(self.task(), resolve(self.task(), {} if name is None else {"model": name}))
+        changed = {
+            key: value
+            for key, value in self._given.items()
+            if key == "model" or usual.get(key, value) != value
+        }
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in changed.items())})"
+
+    @property
+    def _direct(self) -> bool:
+        return self.task().preset_of(self.settings_).direct

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from anaphora.settings.base import written
 from anaphora.settings.own import Part, trusting
 from anaphora.settings.text import SidesSettings
 from anaphora.tasks.begun.donor import differing
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import resolve
 from anaphora.training.objective import Objective
 from anaphora.training.run import RunFolder
@@ -34,8 +36,8 @@ def has_teachers(m: Any) -> bool:
     return bool(getattr(m.settings_, "teacher", ""))
 
 
-def take_over(m: Any) -> None:
-    """Give a student the symbols and labels of its teachers, and the settings that belong to them.
+def taken_over(m: Any) -> Recipe:
+    """Return the recipe of a student: the symbols and labels of its teachers, and the settings that belong to them.
 
     A `RunError` for a teacher that is no run of the task, or of another vocabulary than the first one; a `SettingsError`
     for a setting that contradicts them.
@@ -51,9 +53,10 @@ def take_over(m: Any) -> None:
         raise SettingsError(problems)
     if m.command == "language" and "compile" in used:
         values["compile"] = "off"  # the scores are looked at between output layer and loss
-    m.settings_ = resolve(m.task(), {**m._given, **values})
+    settings = resolve(m.task(), {**m._given, **values})
     same_learnt(m.settings_.teachers)
-    m._read_learnt(run)
+    recipe: Recipe = replace(m.recipe_, settings=settings)
+    return recipe.with_artifacts(run.path)
 
 
 def same_learnt(runs: Sequence[str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from anaphora.errors import AnaphoraError
-from anaphora.tasks.config import read_config
-from anaphora.tasks.registry import estimator, meaningful
+from anaphora.tasks.recipe import Recipe
+from anaphora.tasks.registry import estimator
 from anaphora.training import signature, verify
 from anaphora.training.run import RunFolder
 
@@ -32,7 +32,7 @@ def verify_run(path: str | Path, *, key: str | Path | None = None) -> list[Findi
     run = RunFolder.open(Path(path))
     return [
         *_signature(run, key),
-        _tried(run.config.name, lambda: f"task {read_config(run.path).task.command}"),
+        _tried(run.config.name, lambda: f"task {Recipe.read(run.path).task.command}"),
         *(_tried(name, lambda: _learnt(run)) for name in run.learnt_names()),
         *(Finding(v.name, v.state != "damaged", v.detail) for v in verify.verify_run(run)),
     ]
@@ -64,7 +64,6 @@ def _tried(name: str, check: Callable[[], str]) -> Finding:
 
 
 def _learnt(run: RunFolder) -> str:
-    config = read_config(run.path)
-    empty = estimator(config.task.command).again(meaningful(config.task, config.settings))
-    empty._read_learnt(run)
+    recipe = Recipe.read(run.path)
+    empty = estimator(recipe.command).from_recipe(recipe.with_artifacts(run.path))
     return ", ".join(f"{name} {count:,}" for name, count in empty._vocabulary().items())

@@ -34,7 +34,7 @@ def in_order(model: Answerer) -> bool:
 def asked(model: Answerer, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The rows ``path⇥question`` of a list; further columns do not matter. With ``choices`` the third column lists the answers
     to choose among."""
-    for lines in list_lines(source, QUESTIONS[:2], model._trained_on):
+    for lines in list_lines(source, QUESTIONS[:2], model.recipe_.trained_on):
         yield [Item((line, source)) for line in lines]
 
 

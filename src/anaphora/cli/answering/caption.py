@@ -22,7 +22,7 @@ LEFT_OUT = "{bad} of {of} pictures could not be read and were left out"
 def asked(model: Captioner, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The pictures that ``source`` names (see `named_pictures`), in order."""
     model._check_trained()
-    named = named_pictures(source, model._trained_on)
+    named = named_pictures(source, model.recipe_.trained_on)
     while some := list(itertools.islice(named, TOGETHER)):
         yield [Item((name, str(path))) for name, path in some]
 

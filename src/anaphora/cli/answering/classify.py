@@ -22,7 +22,7 @@ def asked(model: Classifier, source: str, options: Mapping[str, Any]) -> Iterato
     chosen = model._options(**options)
     if model.inputs_.kind == "vectors":
         return (list(map(item, some)) for some in sequence_batches(source, model.settings_.scan))
-    batches = asked_batches(source, model._trained_on, chosen["source_field"])
+    batches = asked_batches(source, model.recipe_.trained_on, chosen["source_field"])
     return text_items(batches, beside=chosen["top"] <= 1)
 
 

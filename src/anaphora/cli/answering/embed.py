@@ -19,7 +19,7 @@ def asked(model: Embedder, source: str, options: Mapping[str, Any]) -> Iterator[
     """The lines of text, rows of a table or sequences of a file."""
     if model._inputs() != "text":
         return (list(map(item, some)) for some in sequence_batches(source, "rows"))
-    return text_items(asked_batches(source, model._trained_on, options.get("source_field")))
+    return text_items(asked_batches(source, model.recipe_.trained_on, options.get("source_field")))
 
 
 def answering(model: Embedder, options: Mapping[str, Any]) -> Answer:
@@ -45,7 +45,7 @@ def read_inputs(model: Embedder, source: str, field: str | None) -> list[Any]:
     """All inputs of a file, empty lines left out; an ``.npy`` file given to a model of texts holds vectors of inputs."""
     if model._inputs() != "text":
         return [x for batch in sequence_batches(source, "rows") for x in batch]
-    rows = (one.text for batch in asked_batches(source, model._trained_on, field) for one in batch)
+    rows = (one.text for batch in asked_batches(source, model.recipe_.trained_on, field) for one in batch)
     return [text for text in rows if text.strip()]
 
 

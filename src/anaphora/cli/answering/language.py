@@ -15,7 +15,7 @@ from anaphora.tasks.language.estimator import LanguageModel
 
 def asked(model: LanguageModel, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The lines of a file; of a table, if the model was trained on one, those of its texts."""
-    learnt = model._trained_on
+    learnt = model.recipe_.trained_on
     for lines in _lines_of(source, learnt.get("of", learnt)):
         yield [item(line) for line in lines]
 

@@ -35,7 +35,7 @@ def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[li
     """The sentences or the sequences of frames of ``source``, a file's name or ``-``. A table gets the tags of its sentences as
     a further column, a file of columns in their own."""
     model._check_trained()
-    learnt = model._trained_on.get("of", model._trained_on)
+    learnt = model.recipe_.trained_on.get("of", model.recipe_.trained_on)
     if model.framewise:
         return (list(map(item, some)) for some in _frames(source, learnt))
     form = options.get("form") or "auto"

@@ -14,7 +14,7 @@ from anaphora.tasks.translate.estimator import Translator
 
 def asked(model: Translator, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The lines of a file, or the rows of a table."""
-    batches = asked_batches(source, model._trained_on, options.get("source_field"))
+    batches = asked_batches(source, model.recipe_.trained_on, options.get("source_field"))
     return text_items(batches, beside=options.get("n_best", 1) == 1)
 
 

@@ -60,15 +60,15 @@ def command(
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.sources.report import reported
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
     from anaphora.training.run import RunFolder
 
-    config = read_config(Path(run))
-    if config.task.command != "transcribe":
-        raise click.UsageError(f"{run} is a {config.task.name}; adapt is for a Transcriber.")
+    recipe = Recipe.read(Path(run))
+    if recipe.task.command != "transcribe":
+        raise click.UsageError(f"{run} is a {recipe.task.name}; adapt is for a Transcriber.")
     if skip_bad:
         flags["bad_rows"] = "skip"
-    options = read_options(config.task, flags, assignments)
+    options = read_options(recipe.task, flags, assignments)
     check_readable(recordings, folders=True)
     RunFolder(Path(out)).check_free(force=force)
 

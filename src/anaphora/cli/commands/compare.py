@@ -71,10 +71,10 @@ def command(
     from anaphora.cli.predicting import read_options
     from anaphora.cli.training import check_data
     from anaphora.data.sources.report import reported
-    from anaphora.tasks.config import read_config, single_runs
+    from anaphora.tasks.recipe import Recipe, single_runs
 
     runs = tuple(single_runs(runs))
-    tasks = [read_config(Path(run)).task for run in runs]
+    tasks = [Recipe.read(Path(run)).task for run in runs]
     if target is not None and data is None:
         raise click.UsageError("--target is the second of two files; name the first with --data.")
     both = data if data is None or target is None else (data, target)

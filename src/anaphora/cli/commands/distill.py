@@ -77,26 +77,26 @@ def command(
 
     from anaphora.cli.request import read_request
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config, single_runs
+    from anaphora.tasks.recipe import Recipe, single_runs
 
     teachers = tuple(single_runs(teachers))
-    configs = [read_config(Path(run)) for run in teachers]
-    task = configs[0].task.command
-    _check_tasks(teachers, [config.task for config in configs])
+    recipes = [Recipe.read(Path(run)) for run in teachers]
+    task = recipes[0].task.command
+    _check_tasks(teachers, [recipe.task for recipe in recipes])
     if (sequences or extra) and task != "translate":
         option = "--sequences" if sequences else "--extra"
-        raise click.UsageError(f"{option} is for translators, but {teachers[0]} is a {configs[0].task.name}.")
+        raise click.UsageError(f"{option} is for translators, but {teachers[0]} is a {recipes[0].task.name}.")
     if extra is not None:
         check_readable(extra)
     given = {key: value for key, value in flags.items() if value is not None}
-    model = str(configs[0].settings.model)  # type: ignore[attr-defined]
-    preset = configs[0].task.presets.get(model)
+    model = str(recipes[0].settings.model)  # type: ignore[attr-defined]
+    preset = recipes[0].task.presets.get(model)
     if preset is not None and preset.direct:
         raise click.UsageError(
             f"{teachers[0]} is of the preset {model}, which gives no scores to learn from; give a network that was trained by steps."
         )
     given.setdefault("model", model)
-    _check_student(configs[0].task, given["model"])
+    _check_student(recipes[0].task, given["model"])
     given["teacher"] = ",".join(teachers)
     if skip_bad:
         given["bad_rows"] = "skip"

@@ -40,9 +40,9 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.output import emit, say
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
-    read_config(Path(run))  # a mistyped run is noticed before torch is loaded
+    Recipe.read(Path(run))  # a mistyped run is noticed before torch is loaded
 
     from anaphora.tasks.load import load
 

@@ -100,7 +100,7 @@ def command(
     from anaphora.cli.pictures import check_files, draw, write_files
     from anaphora.errors import SettingsError
     from anaphora.settings.files import read_assignments
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
     files = {kind: name for kind, name in named.items() if name is not None}
     check_files(files)
@@ -108,7 +108,7 @@ def command(
     if options.problems:
         raise SettingsError(options.problems)
     for run in runs:
-        read_config(Path(run))
+        Recipe.read(Path(run))
     if listed:
         _list(runs, (text, file), as_json)
         return

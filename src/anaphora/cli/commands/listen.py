@@ -71,18 +71,18 @@ def command(
     """
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
-    config = read_config(Path(run))
-    if config.task.command != "transcribe":
-        raise click.UsageError(f"{run} is a {config.task.name}; listen needs a Transcriber of sound.")
+    recipe = Recipe.read(Path(run))
+    if recipe.task.command != "transcribe":
+        raise click.UsageError(f"{run} is a {recipe.task.name}; listen needs a Transcriber of sound.")
     if microphone and (file != "-" or real_time):
         raise click.UsageError("--microphone listens to no file; leave FILE and --real-time out.")
     if real_time and file == "-":
         raise click.UsageError("--real-time is about a FILE; standard input comes at its own pace.")
     if not microphone and file == "-" and sys.stdin.isatty():
         raise click.UsageError("there is no sound: give a FILE, --microphone, or pipe sound into it.")
-    options = read_options(config.task, {"beam": beam}, assignments)
+    options = read_options(recipe.task, {"beam": beam}, assignments)
     if Path(file).is_dir():
         raise click.UsageError(f"{file} is a folder; give one sound file.")
     if file != "-":

@@ -79,26 +79,26 @@ def command(
     from anaphora.cli.output import say
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.data.streams import check_readable
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
-    config = read_config(Path(run))
-    if skip_bad and "bad_rows" not in config.task.predicting.model_fields:
-        raise click.UsageError(f"--skip-bad has no meaning for a {config.task.name}; leave it out.")
+    recipe = Recipe.read(Path(run))
+    if skip_bad and "bad_rows" not in recipe.task.predicting.model_fields:
+        raise click.UsageError(f"--skip-bad has no meaning for a {recipe.task.name}; leave it out.")
     if skip_bad:
         flags["bad_rows"] = "skip"
-    if flags["source_field"] is not None and "source_field" not in config.task.predicting.model_fields:
-        raise click.UsageError(f"--source-field has no meaning for a {config.task.name}; leave it out.")
-    if npy is not None and config.task.command != "embed":
+    if flags["source_field"] is not None and "source_field" not in recipe.task.predicting.model_fields:
+        raise click.UsageError(f"--source-field has no meaning for a {recipe.task.name}; leave it out.")
+    if npy is not None and recipe.task.command != "embed":
         raise click.UsageError(
-            f"--npy is for vectors, which a {config.task.name} does not give; leave it out."
+            f"--npy is for vectors, which a {recipe.task.name} does not give; leave it out."
         )
     if out is not None and npy is not None:
         raise click.UsageError("--out and --npy are two files for the same answers; give one of them.")
     if force and out is None and npy is None:
         raise click.UsageError("--force replaces the file of --out; leave it out.")
-    options = read_options(config.task, flags, assignments)
+    options = read_options(recipe.task, flags, assignments)
     if file != "-":
-        check_readable(file, folders=config.task.folders)  # a missing file is reported before torch is loaded
+        check_readable(file, folders=recipe.task.folders)  # a missing file is reported before torch is loaded
     elif sys.stdin.isatty():
         say("Type a line to have it answered; Ctrl-D ends.")
 

@@ -42,20 +42,20 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.training import exit_status, report
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
     from anaphora.tasks.registry import estimator
     from anaphora.tasks.seeds import first_run
 
-    config = read_config(first_run(Path(run)))
+    recipe = Recipe.read(first_run(Path(run)))
     from anaphora.cli.reporting import make_reporter
 
     begun = time.monotonic()
-    model = estimator(config.task.command).resume(
+    model = estimator(recipe.task.command).resume(
         run,
         steps=steps,
         epochs=epochs,
         checkpoint=checkpoint,
         force=force,
-        reporter=make_reporter(config.settings),
+        reporter=make_reporter(recipe.settings),
     )
     return exit_status(report(model, run, seconds=time.monotonic() - begun, as_json=as_json))

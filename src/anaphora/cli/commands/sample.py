@@ -50,12 +50,12 @@ def command(run: str, assignments: tuple[str, ...], as_json: bool, **flags: Any)
     from anaphora.settings.base import build
     from anaphora.settings.files import read_assignments
     from anaphora.settings.language import SampleOptions
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
-    config = read_config(Path(run))
-    if config.task.command != "language":
+    recipe = Recipe.read(Path(run))
+    if recipe.task.command != "language":
         raise AnaphoraError(
-            f"{run} holds a {config.task.name}, which writes no text of its own; use `anaphora predict {run}`."
+            f"{run} holds a {recipe.task.name}, which writes no text of its own; use `anaphora predict {run}`."
         )
     typed = read_assignments(assignments)
     for key, value in flags.items():

@@ -77,13 +77,13 @@ def command(
     from anaphora.cli.predicting import model_of, read_options
     from anaphora.cli.training import check_data
     from anaphora.data.sources.report import reported
-    from anaphora.tasks.config import read_config, single_runs
+    from anaphora.tasks.recipe import Recipe, single_runs
 
     runs = single_runs([run])
-    config = read_config(Path(runs[0]))
+    recipe = Recipe.read(Path(runs[0]))
     both = data if target is None else (data, target)
-    check_data(both, config.task)
-    options = read_options(config.task, flags, assignments, scoring=True)
+    check_data(both, recipe.task)
+    options = read_options(recipe.task, flags, assignments, scoring=True)
     if skip_bad and bad_rows == "strict":
         raise click.UsageError("--skip-bad and --bad-rows strict contradict each other; give one of them.")
     skipping = "skip" if skip_bad else bad_rows

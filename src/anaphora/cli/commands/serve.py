@@ -85,7 +85,7 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
     from anaphora.cli.output import say
     from anaphora.serving.limits import Limits
     from anaphora.serving.naming import named_folders
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
     from anaphora.web.listening import LOCAL, listen
 
     host = given["host"]
@@ -98,7 +98,7 @@ def command(runs: tuple[str, ...], **given: Any) -> None:
         )
     folders = named_folders(runs)
     for folder in folders.values():
-        read_config(Path(folder))  # a mistyped folder is noticed before torch is loaded
+        Recipe.read(Path(folder))  # a mistyped folder is noticed before torch is loaded
     asked = {
         name: given[name]
         for name in ("batch_tokens", "max_wait_ms", "queue", "slots", "length", "seconds", "grace")

@@ -27,9 +27,9 @@ def command(run: str, key: str, as_json: bool) -> int:
     """
     from pathlib import Path
 
-    from anaphora.tasks.config import read_config
+    from anaphora.tasks.recipe import Recipe
 
-    read_config(Path(run))  # says that there is no such run, before anything heavy is loaded
+    Recipe.read(Path(run))  # says that there is no such run, before anything heavy is loaded
     from anaphora.cli.output import emit, result
     from anaphora.training.run import RunFolder
     from anaphora.training.signature import sign

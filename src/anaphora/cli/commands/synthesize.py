@@ -58,13 +58,13 @@ def command(
     from anaphora.errors import DataError
     from anaphora.files.unpacking import check_unpacked
     from anaphora.files.writing import check_place, folder_for, replace_file, writing
-    from anaphora.tasks.config import read_config, single_runs
+    from anaphora.tasks.recipe import Recipe, single_runs
 
     runs = tuple(single_runs(runs))
-    config = read_config(Path(runs[0]))
-    if config.task.command != "translate":
-        raise click.UsageError(f"{runs[0]} is a {config.task.name}; pairs are written by a Translator.")
-    options = read_options(config.task, flags, assignments)
+    recipe = Recipe.read(Path(runs[0]))
+    if recipe.task.command != "translate":
+        raise click.UsageError(f"{runs[0]} is a {recipe.task.name}; pairs are written by a Translator.")
+    options = read_options(recipe.task, flags, assignments)
     check_readable(texts)
     if Path(out).exists() and not force:
         raise DataError(f"{out} exists already; choose another name, or give --force.")

@@ -30,10 +30,10 @@ def command(run: str, key: str | None, as_json: bool) -> int:
     """
     from pathlib import Path
 
-    from anaphora.tasks.config import read_config, single_runs
+    from anaphora.tasks.recipe import Recipe, single_runs
 
     if not Path(run).is_dir():
-        read_config(Path(run))  # says that there is no such run, before anything heavy is loaded
+        Recipe.read(Path(run))  # says that there is no such run, before anything heavy is loaded
     runs = single_runs([run])
     from anaphora.cli.output import emit, result, table
     from anaphora.tasks.verify import verify_run

@@ -42,7 +42,7 @@ ROOMS = {
     "anaphora.runtime": "The runtime without torch",
 }
 """Modules whose public names have a page, and what it is called."""
-_INTERNAL = ("from_folder", "again")
+_INTERNAL = ("from_folder", "from_recipe", "artifacts", "recipe_in_use", "write")
 """Methods that other modules of ours call and users do not need."""
 _EVERY = "What all estimators have: `Answerer`, `Captioner`, `Classifier`, `Embedder`, `Forecaster`, `LanguageModel`, `Tagger`, `Transcriber` and `Translator`."
 _FIRST = ("Settings are keyword arguments.", "Presets (``model``):")

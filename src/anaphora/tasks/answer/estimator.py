@@ -14,7 +14,6 @@ from anaphora.data.labelled_targets import UNKNOWN
 from anaphora.data.pictures_list import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
-from anaphora.files.schemas import checked
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.own import OwnAnswers
 from anaphora.models.seeing import read_picture_weights
@@ -33,18 +32,16 @@ from anaphora.tasks.answer.objective import (
     score_questions,
 )
 from anaphora.tasks.answer.probing import probe_answerer
-from anaphora.tasks.eye import Eye
+from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.given import check_finite
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pictured import PictureEstimator
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
-from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 FORMAT = 1
@@ -167,17 +164,6 @@ class Answerer(PictureEstimator):
             Asked(data.load(i), questions, answers)
             for i, (questions, answers) in enumerate(zip(cut, self._numbers(data), strict=True))
         ]
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("tokenizer.json", self.tokenizer_.to_json())
-        eye = {} if self._eye is None else {"eye": self._eye.to_json()}
-        write_learnt(run, FORMAT, {"answers": self.answers_, **eye})
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        with reading_learnt(run, FORMAT) as learnt:
-            self.answers_ = checked(list[str], learnt["answers"])
-            self._eye = Eye.from_json(learnt["eye"]) if "eye" in learnt else None
-        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size, "answers": len(self.answers_)}

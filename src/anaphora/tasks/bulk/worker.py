@@ -92,7 +92,5 @@ def _loaded(order: Mapping[str, Any]) -> Answer:
     torch.set_num_threads(1)
     if order["trust"]:
         trust_parts()
-    model: Any = load(order["folder"], device="cpu", trust=order["trust"])
-    model.set_params(**order["settings"])
-    model._trained_on = order["trained_on"]
+    model = load(order["folder"], device="cpu", trust=order["trust"])
     return made(order["maker"], model, order["options"])

@@ -29,7 +29,8 @@ def most_workers(model: Any, workers: int | None) -> int:
     weights = getattr(model.model_, "parameters", None) if hasattr(model, "model_") else None
     first = next(iter(weights()), None) if callable(weights) else None
     on_cpu = first is None or getattr(first, "device", None) is None or first.device.type == "cpu"
-    if not on_cpu or not hasattr(model, "_trained_with") or parts_of(model.settings_):
+    recipe = getattr(model, "recipe_", None)
+    if not on_cpu or recipe is None or not recipe.artifacts or parts_of(model.settings_):
         return 1
     return workers or cores()
 
@@ -67,12 +68,10 @@ class Workers:
 
     def _send_model(self, model: Any, maker: str, options: Mapping[str, Any]) -> None:
         folder = Path(self._folder.name) / "model"
-        model.save(folder)
+        model.write(folder, model.recipe_in_use("batch_invariant"))
         order = {
             "folder": str(folder),
-            "trust": model.trusts,
-            "settings": {"batch_invariant": model.settings_.batch_invariant},
-            "trained_on": dict(model._trained_on),
+            "trust": model.recipe_.trusts,
             "maker": maker,
             "options": dict(options),
         }

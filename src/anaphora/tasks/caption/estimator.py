@@ -19,17 +19,16 @@ from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.search import NBest
+from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
 from anaphora.tasks.caption.metrics import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
-from anaphora.tasks.eye import Eye
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
@@ -43,7 +42,6 @@ from anaphora.tasks.pictured import PictureEstimator
 from anaphora.tasks.writing import Writer
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.own import own_measures
-from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
 
 FORMAT = 1
@@ -127,17 +125,6 @@ class Captioner(PictureEstimator, Writer):
         """The captions of every picture as symbols."""
         encoded = iter(self.tokenizer_.encode_batch([text for rows in data.texts for (text,) in rows]))
         return [[next(encoded) for _ in rows] for rows in data.texts]
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("tokenizer.json", self.tokenizer_.to_json())
-        if self._eye is not None:
-            write_learnt(run, FORMAT, {"eye": self._eye.to_json()})
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
-        if run.learnt.is_file():
-            with reading_learnt(run, FORMAT) as learnt:
-                self._eye = Eye.from_json(learnt["eye"])
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}

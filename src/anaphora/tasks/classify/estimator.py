@@ -52,7 +52,6 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, timed
@@ -62,6 +61,7 @@ from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
 from anaphora.tasks.reading import SequenceReader
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.classify import check_fits, suit_ngrams, suit_preset, suit_texts, suit_vectors
 from anaphora.tasks.suiting.rival import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
@@ -262,14 +262,8 @@ class Classifier(SequenceReader):
         self._chosen, weights = taken(tensors)
         super()._rebuild(weights, device)
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
-        return LABELLED_READER.reopen(config.data, run.path / "data")
-
-    def _facts(self) -> dict[str, Any]:
-        return {"targets": self.targets_.to_json()}
-
-    def _take(self, learnt: Mapping[str, Any]) -> None:
-        self.targets_ = Targets.from_json(learnt["targets"])
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Labelled, Labelled]:
+        return LABELLED_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
         return {**self.inputs_.sizes, "classes": len(self.targets_.names)}
@@ -316,7 +310,7 @@ class Classifier(SequenceReader):
             found = self.targets_.labelled(self.targets_.answers(scores, chosen))
             return classifications(self.targets_, found, scores) if details else found
 
-        return filled(given_inputs(inputs, self._trained_on), answer)
+        return filled(given_inputs(inputs, self.recipe_.trained_on), answer)
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""
@@ -363,7 +357,7 @@ class Classifier(SequenceReader):
             role="test",
             bad_rows=bad_rows or self.settings_.bad_rows,
             scan=ANY_SIZE if getattr(self.inputs_, "fit", None) else self.settings_.scan,
-            learnt=self._trained_on,
+            learnt=self.recipe_.trained_on,
             **fields,
         )
         self._check_labels(rows, "data")
@@ -401,7 +395,7 @@ class Classifier(SequenceReader):
 
     def _scores(self, inputs: Iterable[Any]) -> Any:
         self._check_trained()
-        given = given_inputs(inputs, self._trained_on)
+        given = given_inputs(inputs, self.recipe_.trained_on)
         return self._outputs(cut(self._encode(given), self._longest))
 
     @property

@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from anaphora.errors import AnaphoraError, DataError, RunError
-from anaphora.tasks.config import RunConfig, read_config
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.load import load
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import meaningful
 from anaphora.training.journal import read_journal
 from anaphora.training.run import RunFolder
@@ -22,12 +22,12 @@ MOST_BYTES = 1 << 23
 
 @dataclass(frozen=True)
 class Contestant:
-    """A trained model with its name; ``config`` is that of its folder, None for a model from Python."""
+    """A trained model with its name; ``recipe`` is that of its folder, None for a model from Python."""
 
     name: str
     model: Any
     folder: Path | None = None
-    config: RunConfig | None = None
+    recipe: Recipe | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -40,8 +40,8 @@ class Contestant:
             "parameters": self.model._parameters(),
             "vocabulary": self.model._vocabulary(),
         }
-        if self.config is not None and "train" in self.config.data:
-            found["train"] = self.config.data["train"]
+        if self.recipe is not None and "train" in self.recipe.data:
+            found["train"] = self.recipe.data["train"]
         if self.folder is None:
             return found
         run = RunFolder(self.folder)
@@ -53,8 +53,8 @@ def gather(runs: Sequence[Any], device: str, trust: bool) -> list[Contestant]:
     """The runs, folders or trained estimators; an error where there are fewer than two, one twice, or several tasks."""
     if len(runs) < 2:
         raise RunError("compare needs at least two runs; name another one.")
-    configs = [None if isinstance(run, Estimator) else read_config(Path(run)) for run in runs]
-    tasks = [run.task() if config is None else config.task for run, config in zip(runs, configs, strict=True)]
+    recipes = [None if isinstance(run, Estimator) else Recipe.read(Path(run)) for run in runs]
+    tasks = [run.task() if recipe is None else recipe.task for run, recipe in zip(runs, recipes, strict=True)]
     names = [
         f"model {number}" if isinstance(run, Estimator) else str(run).rstrip("/") or "/"
         for number, run in enumerate(runs, start=1)
@@ -69,13 +69,13 @@ def gather(runs: Sequence[Any], device: str, trust: bool) -> list[Contestant]:
         if place in places[:number]:
             raise RunError(f"{names[number]} is named twice; name each run once.")
     found = []
-    for name, run, config in zip(names, runs, configs, strict=True):
+    for name, run, recipe in zip(names, runs, recipes, strict=True):
         if isinstance(run, Estimator):
             run._check_trained()
             found.append(Contestant(name, run))
         else:
             model = load(run, device=device, trust=trust)
-            found.append(Contestant(name, model, Path(run), config))
+            found.append(Contestant(name, model, Path(run), recipe))
     return found
 
 
@@ -90,19 +90,19 @@ def opened(
         return [one.model._open_test(data, bad_rows, **named) for one in contestants]
     first = contestants[0]
     for one in contestants:
-        if one.folder is None or one.config is None or not one.config.data:
+        if one.folder is None or one.recipe is None or not one.recipe.data:
             raise AnaphoraError(
                 f"{one.name} has no dev data of its own; name data to compare on (--data, data=…)."
             )
-        assert first.config is not None
-        if one.config.data.get("valid") != first.config.data.get("valid"):
+        assert first.recipe is not None
+        if one.recipe.data.get("valid") != first.recipe.data.get("valid"):
             raise DataError(
                 f"{first.name} and {one.name} have different dev data; name data to compare on (--data, data=…)."
             )
     return [
-        one.model._dev(RunFolder(one.folder), one.config)
+        one.model._dev(RunFolder(one.folder), one.recipe)
         for one in contestants
-        if one.folder is not None and one.config is not None
+        if one.folder is not None and one.recipe is not None
     ]
 
 

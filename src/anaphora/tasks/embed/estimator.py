@@ -19,7 +19,6 @@ from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans, unit
 from anaphora.probe.trace import Trace
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.embed.build import build_embedder
 from anaphora.tasks.embed.inference import Clustering, Neighbour
 from anaphora.tasks.embed.info import EmbedderSettings
@@ -32,6 +31,7 @@ from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.reading import SequenceReader
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.result import Embedded
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
@@ -83,8 +83,8 @@ class Embedder(SequenceReader):
     def _vocabulary(self) -> dict[str, int]:
         return {**self.inputs_.sizes, "vector": self.settings_.vector_size}
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Labelled, Labelled]:
-        return ALIKE_READER.reopen(config.data, run.path / "data", positives=self.settings_.positives)
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Labelled, Labelled]:
+        return ALIKE_READER.reopen(recipe.data, run.path / "data", positives=self.settings_.positives)
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")
@@ -111,7 +111,7 @@ class Embedder(SequenceReader):
     def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded]:
         """The vectors of inputs, ``(inputs, vector_size)``, each of length 1; with ``details`` each as an `Embedded`."""
         self._check_trained()
-        vectors = unit(self._outputs(read := self._read(given_inputs(inputs, self._trained_on))))
+        vectors = unit(self._outputs(read := self._read(given_inputs(inputs, self.recipe_.trained_on))))
         return [Embedded(v, len(x)) for v, x in zip(vectors, read, strict=True)] if details else vectors
 
     embed = predict  # as other libraries call it
@@ -139,7 +139,7 @@ class Embedder(SequenceReader):
     def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Labelled:
         self._check_fields({key: value for key, value in asked.items() if key != "positives"})
         strict = bad_rows or self.settings_.bad_rows
-        return open_alike(data, role="test", bad_rows=strict, learnt=self._trained_on, **asked)
+        return open_alike(data, role="test", bad_rows=strict, learnt=self.recipe_.trained_on, **asked)
 
     def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
@@ -164,7 +164,7 @@ class Embedder(SequenceReader):
         """The vectors of ``inputs``, or of the symbols of texts, for the view embeddings."""
         self._check_trained()
         if inputs is not None:
-            return probe_inputs(self, given_inputs(inputs, self._trained_on))
+            return probe_inputs(self, given_inputs(inputs, self.recipe_.trained_on))
         if not isinstance(self.inputs_, TextInputs):
             raise DataError("this Embedder reads vectors, so it has no vectors of symbols; give inputs.")
         return symbol_vectors(self, self.model_, self.inputs_.tokenizer)
@@ -175,7 +175,7 @@ class Embedder(SequenceReader):
             if given.shape[1] != (size := self.settings_.vector_size):
                 raise DataError(f"the vectors have {given.shape[1]} numbers; this Embedder gives {size}.")
             return range(len(given)), unit(given)
-        items = given_inputs(given, self._trained_on)
+        items = given_inputs(given, self.recipe_.trained_on)
         return items, self.predict(items)
 
     def _read(self, items: Sequence[Any]) -> list[Input]:

@@ -67,7 +67,7 @@ def forecaster_export(m: Any) -> Export:
         "window": s.window,
         "horizon": s.horizon,
         "errors": m._errors().tolist(),
-        "time_field": m._trained_on.get("of", m._trained_on).get("time_field"),
+        "time_field": m.recipe_.trained_on.get("of", m.recipe_.trained_on).get("time_field"),
     }
     chain = chain_of(m.model_)
     if chain is not None:

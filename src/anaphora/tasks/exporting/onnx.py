@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
-from anaphora.data.labelled_inputs import NGramInputs
 from anaphora.data.tokenizers_letters import LetterTokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.tasks.artifacts import write_artifacts
 from anaphora.tasks.exporting.eight_bits import round_weights
 from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.forecasting import forecaster_export
@@ -22,8 +22,6 @@ from anaphora.tasks.exporting.reading import (
     tagger_export,
 )
 from anaphora.tasks.exporting.writing import captioner_export, transcriber_export, translator_export
-from anaphora.tasks.learnt import write_inputs
-from anaphora.tasks.reading import FORMAT as READING
 from anaphora.training.run import RunFolder
 
 FORMAT = 2
@@ -47,7 +45,7 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
             write_graph(graph, folder / f"{key}.onnx")
             if int8:
                 round_weights(folder / f"{key}.onnx")
-        _write_learnt(m, RunFolder(folder))
+        write_artifacts(m.command, m.artifacts(), folder, packed=True)
         if isinstance(getattr(m, "tokenizer_", None), LetterTokenizer):
             RunFolder(folder).write("tokenizer.json", m.tokenizer_.plain().to_json())
         manifest |= {
@@ -59,13 +57,6 @@ def write(m: Any, place: Path, *, int8: bool = False) -> None:
             "int8": int8,
             "facts": made.facts,
         }
-
-
-def _write_learnt(m: Any, folder: RunFolder) -> None:
-    if isinstance(getattr(m, "inputs_", None), NGramInputs):
-        write_inputs(folder, READING, m.inputs_, m._facts(), packed=True)
-    else:
-        m._write_learnt(folder)
 
 
 EXPORTS: dict[str, Callable[[Any], Export]] = {

@@ -17,13 +17,12 @@ from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
 from anaphora.data.split import Split, Way
-from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.errors import DataError, SettingsError
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.models.forecaster_classical import restored
 from anaphora.models.forecaster_median import MedianForecaster
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.forecast.build import fresh_forecaster
 from anaphora.tasks.forecast.inference.ahead import Floats, Prediction
@@ -37,6 +36,7 @@ from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.registry import resolve
 from anaphora.tasks.suiting.forecast import (
     report_floor,
@@ -200,20 +200,9 @@ class Forecaster(Estimator):
         else:
             super()._rebuild(tensors, device)
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[SeriesData, SeriesData]:
-        train, dev = SERIES_READER.reopen(config.data, run.path / "data")
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[SeriesData, SeriesData]:
+        train, dev = SERIES_READER.reopen(recipe.data, run.path / "data")
         return train, dev.only(train.columns)
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("learnt.json", self.columns_.to_json())
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        try:
-            self.columns_ = Columns.from_json(run.read_text("learnt.json"))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise RunError(
-                f"{run.learnt}: is not what a forecaster learned of its columns; restore it from a copy of the run."
-            ) from None
 
     def _vocabulary(self) -> dict[str, int]:
         columns = self.columns_
@@ -326,7 +315,7 @@ class Forecaster(Estimator):
         self, data: Any, *, role: str, optional: bool = True, time_field: str | None = None
     ) -> SeriesData:
         self._check_trained()
-        trained = self._trained_on.get("of", self._trained_on).get("time_field")
+        trained = self.recipe_.trained_on.get("of", self.recipe_.trained_on).get("time_field")
         opened = open_series(data, role=role, time_field=time_field or trained, kept=self.columns_.names)
         may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
         names = self.columns_.names

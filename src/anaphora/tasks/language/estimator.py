@@ -26,8 +26,8 @@ from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.language import LanguageSettings, SampleOptions, SampleSettings, ScoreOptions
 from anaphora.settings.own import Part
+from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.begun.language import begin, first_weights
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import check_finite, given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
@@ -52,9 +52,9 @@ from anaphora.tasks.language.metrics import (
 )
 from anaphora.tasks.language.objective import LanguageObjective, MaskedObjective, masked_measures
 from anaphora.tasks.language.probing import probe_language
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer
 from anaphora.tasks.looking import no_beam, no_target, symbol_vectors
 from anaphora.tasks.own import own_model
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.counts import rival_of
 from anaphora.tasks.suiting.language import suit_text
 from anaphora.training.objective import Batches, Objective
@@ -173,8 +173,8 @@ class LanguageModel(Estimator):
         else:
             super()._rebuild(tensors, device)
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Text, Text]:
-        return TEXT_READER.reopen(config.data, run.path / "data")
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Text, Text]:
+        return TEXT_READER.reopen(recipe.data, run.path / "data")
 
     def _count(self, dev: Text) -> int:
         return sum(1 for _ in islice(_filled(dev), MOST_EXAMPLES))
@@ -187,12 +187,6 @@ class LanguageModel(Estimator):
         wanted = set(numbers)
         some = islice(_filled(dev), max(wanted, default=-1) + 1)
         return [(line, "") for i, line in enumerate(some) if i in wanted]
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("tokenizer.json", self.tokenizer_.to_json())
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"symbols": self.tokenizer_.size}
@@ -226,7 +220,7 @@ class LanguageModel(Estimator):
         """How probable each text is as a line: log p(x₁ … x_T, end), in nats."""
         self._check_one_way("the probability of a line")
         back = -1 if self.settings_.backward else 1
-        given = given_texts(texts, self._trained_on)
+        given = given_texts(texts, self.recipe_.trained_on)
         rows = [[*row[::back], self.end] for row in self.tokenizer_.encode_batch(given)]
         if self._direct:
             found = ngram_line_log_probs(self.model_, rows, self.begin)
@@ -303,7 +297,7 @@ class LanguageModel(Estimator):
         return how
 
     def _open_test(self, data: Data, bad_rows: str | None, **fields: Any) -> Text:
-        learnt = self._trained_on.get("of", self._trained_on)
+        learnt = self.recipe_.trained_on.get("of", self.recipe_.trained_on)
         trained = learnt.get("source_field") if isinstance(data, str | Path) else None
         named = fields.get("source_field") or trained
         return open_text(data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, source_field=named)

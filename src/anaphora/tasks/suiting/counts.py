@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anaphora.settings.own import Part
-from anaphora.tasks.config import read_config
 from anaphora.tasks.language.build import fit_ngram
 from anaphora.tasks.language.metrics import encoded, log_probs, summary, training_rows
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.language import counting
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
@@ -49,15 +49,15 @@ def rival_of(m: LanguageModel, run: str | Path) -> Rival | None:
     if m._direct or isinstance(s.model, Part) or s.model == "masked" or s.init:
         return None
     folder = RunFolder(run)
-    config = read_config(folder.path)
-    if embedded(config.data.get("train", {})):  # generated to show what networks can do
+    recipe = Recipe.read(folder.path)
+    if embedded(recipe.data.get("train", {})):  # generated to show what networks can do
         return None
-    data, dev = m._reopen(folder, config)
+    data, dev = m._reopen(folder, recipe)
     if data.characters > MOST_TEXT:
         return None
     begun = time.monotonic()
-    alike = {key: getattr(s, key) for key in ("tokens", "lines", "backward", "unknown_share")}
-    other = LanguageModel.again({"model": "ngram", **alike, **counting(s, data)})
+    alike: dict[str, Any] = {key: getattr(s, key) for key in ("tokens", "lines", "backward", "unknown_share")}
+    other = LanguageModel("ngram", **alike | counting(s, data))
     other.tokenizer_ = m.tokenizer_
     counts = fit_ngram(other.settings_, training_rows(other, data), m.tokenizer_.size)
     rows, characters = encoded(m, dev, s.valid_symbols)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anaphora.errors import AnaphoraError
-from anaphora.tasks.config import read_config
 from anaphora.tasks.forecast.metrics import naive_mse
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
 
@@ -62,10 +62,10 @@ def rival_of(m: Forecaster, run: str | Path) -> Rival | None:
     if s.output != "continuous" or not s.horizon or not m._window:
         return None
     folder = RunFolder(run)
-    config = read_config(folder.path)
-    if embedded(config.data.get("train", {})):  # generated to show what networks can do
+    recipe = Recipe.read(folder.path)
+    if embedded(recipe.data.get("train", {})):  # generated to show what networks can do
         return None
-    data, dev = m._reopen(folder, config)
+    data, dev = m._reopen(folder, recipe)
     windows = m._windows(dev)
     own, found = naive_mse(m.model_, windows, windows.spread(s.valid_examples))
     if m._direct:
@@ -92,7 +92,7 @@ def _fitted(m: Forecaster, data: SeriesData, dev: SeriesData) -> dict[str, float
     found = {}
     for preset in presets:
         shared = ("window", "horizon", "targets", "known", "period", "nonnegative", "valid_examples")
-        other = Forecaster.again({"model": preset, **{key: getattr(s, key) for key in shared}})
+        other = Forecaster(preset, **{key: getattr(s, key) for key in shared})
         # few steps, or columns that follow from others, do not determine it
         with contextlib.suppress(AnaphoraError):
             other._learn(data)

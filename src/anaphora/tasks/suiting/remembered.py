@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.data.ngrams import NGramSet
-from anaphora.tasks.config import read_config
 from anaphora.tasks.overlap import chrf
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
 
@@ -96,10 +96,10 @@ class Remembered:
 def rival_of(m: Translator, run: str | Path) -> Rival | None:
     """The better one of `WAYS` on the dev data of ``run``, which ``m`` has just been trained in, where it is better than ``m``; else None."""
     folder = RunFolder(run)
-    config = read_config(folder.path)
-    if m.settings_.init or embedded(config.data.get("train", {})):  # generated to show what networks can do
+    recipe = Recipe.read(folder.path)
+    if m.settings_.init or embedded(recipe.data.get("train", {})):  # generated to show what networks can do
         return None
-    data, dev = m._reopen(folder, config)
+    data, dev = m._reopen(folder, recipe)
     if len(dev) < LEAST_DEV or data.text_bytes > MOST_TEXT:
         return None
     sources, wanted = zip(*dev.read(range(min(len(dev), MOST_DEV))), strict=True)

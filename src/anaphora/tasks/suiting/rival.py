@@ -14,7 +14,7 @@ import numpy as np
 
 from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
-from anaphora.tasks.config import read_config
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.classify import MOST_CLASSES, of_ngrams
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder
@@ -105,12 +105,12 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     if m._direct or ended.best is None or not fits:
         return None
     folder = RunFolder(run)
-    config = read_config(folder.path)
+    recipe = Recipe.read(folder.path)
     if m.targets_.size > MOST_CLASSES or embedded(
-        config.data.get("train", {})
+        recipe.data.get("train", {})
     ):  # generated to show what networks can do
         return None
-    data, dev = m._reopen(folder, config)
+    data, dev = m._reopen(folder, recipe)
     if not _quick(data):
         return None
     preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
@@ -120,7 +120,7 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
         if preset == "rocket"
         else of_ngrams(m.targets_)
     )
-    other = Classifier.again({**QUICK[preset], **seen, "target": s.target, "threshold": s.threshold})
+    other = Classifier(**{**QUICK[preset], **seen, "target": s.target, "threshold": s.threshold})
     try:
         other._learn(data)
     except DataError:  # rows of one label, which a student has besides those of its teachers

@@ -28,16 +28,15 @@ from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import given_inputs
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
-from anaphora.tasks.learnt import read_tokenizer
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.pretrained import with_width
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.tag import suit_sentences
 from anaphora.tasks.tag.build import counted_hmm, fresh_tagger, hmm_tensors, rebuilt_hmm
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
@@ -164,6 +163,11 @@ class Tagger(Estimator):
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self)
 
+    def _take(self, recipe: Recipe) -> None:
+        super()._take(recipe)
+        if recipe.artifacts and not recipe.direct:
+            self._make_reader()
+
     def _make_reader(self) -> None:
         if self.learnt_.frames is not None:
             self._reader = FrameReader.from_json(self.learnt_.frames)
@@ -202,21 +206,8 @@ class Tagger(Estimator):
             )
         return asked
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[TaggedRows, TaggedRows]:
-        return TAGGED_READER.reopen(config.data, run.path / "data")
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("learnt.json", self.learnt_.to_json())
-        if not self._direct and not self.framewise:
-            run.write("tokenizer.json", self.tokenizer_.to_json())
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        self.learnt_ = Learnt.from_json(run.read_text("learnt.json"), run.learnt)
-        if self._direct:
-            return
-        if not self.framewise:
-            self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
-        self._make_reader()
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[TaggedRows, TaggedRows]:
+        return TAGGED_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
         learnt = self.learnt_
@@ -300,7 +291,7 @@ class Tagger(Estimator):
         named: dict[str, Any] = self.learnt_.origin.fields(
             form_of_data(data), fields.get("source_field"), fields.get("target_field")
         )
-        learnt = self._trained_on.get("of", self._trained_on).get("pairs")
+        learnt = self.recipe_.trained_on.get("of", self.recipe_.trained_on).get("pairs")
         pairs = open_tagged(
             data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, learnt=learnt, **named
         )
@@ -356,7 +347,7 @@ class Tagger(Estimator):
 
     def _read(self, inputs: Iterable[Any]) -> list[Any]:
         self._check_trained()
-        return given_inputs(inputs, self._trained_on) if self.framewise else self._words(inputs)
+        return given_inputs(inputs, self.recipe_.trained_on) if self.framewise else self._words(inputs)
 
     def _words(self, sentences: Iterable[str | Sequence[str]]) -> list[list[str]]:
         return given_sentences(sentences)

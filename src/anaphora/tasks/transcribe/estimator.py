@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack, overload
 
-import numpy as np
 from torch import Tensor
 
 from anaphora.data.audio.features import LogMel
-from anaphora.data.audio.frames import Ear, bands_of, make_features
+from anaphora.data.audio.frames import Ear, make_features
 from anaphora.data.audio.inputs import Item
 from anaphora.data.audio.recordings import Recordings
 from anaphora.data.audio.recordings_readers import (
@@ -20,27 +19,25 @@ from anaphora.data.audio.recordings_readers import (
     as_item,
     open_recordings,
 )
-from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.warping import tracts
 from anaphora.data.split import Split
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
-from anaphora.files.schemas import checked
 from anaphora.models.ctc import CTCModel
 from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
 from anaphora.settings import build
 from anaphora.settings.transcribe import TranscribeOptions, TranscriberSettings
+from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
-from anaphora.tasks.learnt import learn_tokenizer, read_tokenizer, reading_learnt, write_learnt
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.spoken import spoken_batches
 from anaphora.tasks.transcribe.build import Model, build_transcriber
 from anaphora.tasks.transcribe.inference.adapting import BALANCE, ROUNDS
@@ -212,41 +209,11 @@ class Transcriber(Estimator):
         examples = (heard, [dev.transcripts[i] for i in shown], [dev.names[i] for i in shown])
         return TranscriptionObjective(s, self.tokenizer_, examples, self.unsaid_), batches
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Recordings, Recordings]:
-        return RECORDING_READER.reopen(config.data, run.path / "data", features=self.ear_.features)
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Recordings, Recordings]:
+        return RECORDING_READER.reopen(recipe.data, run.path / "data", features=self.ear_.features)
 
-    def _dev(self, run: RunFolder, config: RunConfig) -> Recordings:
-        return RECORDING_READER.reopen_dev(config.data, run.path / "data", features=self.ear_.features)
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("tokenizer.json", self.tokenizer_.to_json())
-        ear = self.ear_
-        learnt = {"kind": ear.kind, "rate": ear.rate, "features": ear.width, "words": self.words_}
-        learnt |= {"counts": list(self.counts_), "unsaid": list(self.unsaid_)}
-        if ear.usual is not None:
-            learnt["usual"] = [ear.usual.mean.tolist(), ear.usual.deviation.tolist()]
-        write_learnt(run, FORMAT, learnt)
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        with reading_learnt(run, FORMAT) as learnt:
-            kind, rate, width = learnt["kind"], *(checked(int, learnt[name]) for name in ("rate", "features"))
-            if kind not in ("audio", "features") or width < 1 or (kind == "audio" and rate < 1):
-                raise ValueError("it does not say what the model hears")
-            usual = None
-            if self.settings_.normalise in ("adapted", "running"):
-                mean, deviation = checked(list[list[float]], learnt["usual"])
-                if len(mean) != width or len(deviation) != width or not min(deviation) > 0:
-                    raise ValueError("it does not say what sound is usually like")
-                usual = Usual(
-                    np.array(mean, np.float32), np.array(deviation, np.float32), bands_of(self.settings_)
-                )
-            self.ear_ = Ear(self.settings_, kind, rate, width, usual)
-            self.words_ = checked(list[str], learnt["words"])
-            self.counts_ = checked(list[int], learnt.get("counts", []))
-            if self.counts_ and (len(self.counts_) != len(self.words_) or min(self.counts_) < 1):
-                raise ValueError("it does not say how often each word was said")
-            self.unsaid_ = checked(list[Literal[0, 1, 2, 3]], learnt.get("unsaid", []))
-        self.tokenizer_ = read_tokenizer(run, Tokenizer, self)
+    def _dev(self, run: RunFolder, recipe: Recipe) -> Recordings:
+        return RECORDING_READER.reopen_dev(recipe.data, run.path / "data", features=self.ear_.features)
 
     def _vocabulary(self) -> dict[str, int]:
         return {"features": self.ear_.width, "symbols": self.tokenizer_.size}

@@ -19,13 +19,12 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
 from anaphora.search import NBest
 from anaphora.settings.search import most_symbols
+from anaphora.tasks.artifacts import learn_sides
 from anaphora.tasks.begun.translate import begin, first_weights
-from anaphora.tasks.config import RunConfig
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
-from anaphora.tasks.learnt import learn_sides, read_tokenizer
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
     Output,
@@ -36,6 +35,7 @@ from anaphora.tasks.outputs import (
 )
 from anaphora.tasks.own import own_model
 from anaphora.tasks.plan import LOOK
+from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.remembered import rival_of
 from anaphora.tasks.suiting.sizing import settle_r_drop
 from anaphora.tasks.suiting.translate import check_invented, suit_pairs, writes_symbols
@@ -147,14 +147,8 @@ class Translator(Writer):
     def _advice(self, run: Path) -> str:
         return str(rival_of(self, run) or "")
 
-    def _reopen(self, run: RunFolder, config: RunConfig) -> tuple[Source, Source]:
-        return ROW_READER.reopen(config.data, run.path / "data")
-
-    def _write_learnt(self, run: RunFolder) -> None:
-        run.write("tokenizer.json", self.tokenizer_.to_json())
-
-    def _read_learnt(self, run: RunFolder) -> None:
-        self.tokenizer_ = read_tokenizer(run, PairTokenizer, self)
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Source, Source]:
+        return ROW_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
         return {"source": self.tokenizer_.source.size, "target": self.tokenizer_.target.size}
@@ -181,7 +175,7 @@ class Translator(Writer):
         def answer(full: list[str]) -> list[list[Output]]:
             return searched_outputs(found, self._encode(full, pair), n_best, decode, drawn=drawn)
 
-        return filled(given_texts(texts, self._trained_on), answer, [Output("", 0.0, 0.0, True)])
+        return filled(given_texts(texts, self.recipe_.trained_on), answer, [Output("", 0.0, 0.0, True)])
 
     def score(
         self,
@@ -207,7 +201,7 @@ class Translator(Writer):
             data,
             role="test",
             bad_rows=bad_rows or self.settings_.bad_rows,
-            learnt=self._trained_on,
+            learnt=self.recipe_.trained_on,
             **fields,
         )
 
@@ -247,7 +241,7 @@ class Translator(Writer):
 
     def _encode(self, texts: Iterable[str], pair: PairTokenizer | None = None) -> list[list[int]]:
         self._check_trained()
-        given = given_texts(texts, self._trained_on)
+        given = given_texts(texts, self.recipe_.trained_on)
         self.model_.eval()
         tokenizer = pair or self.tokenizer_
         sources = encode_sources(tokenizer, given, self.settings_.max_tokens)

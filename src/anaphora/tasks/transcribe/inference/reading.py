@@ -42,7 +42,7 @@ def sources(m: Any, name: str | Path) -> list[Path]:
     """The files that ``name`` means to the `Transcriber` ``m``: itself; those of a folder, by name; or those of a list (``.tsv``,
     ``.txt``, or standard input for ``-``, or a table with a column of paths), one per line, paths counting from the list's folder,
     further columns not mattering."""
-    path, learnt = Path(name), m._trained_on
+    path, learnt = Path(name), m.recipe_.trained_on
     if path.is_dir():
         endings = (*AUDIO_ENDINGS, *ENDINGS)
         found = sorted(file for file in path.iterdir() if file.suffix.lower() in endings)
@@ -72,7 +72,7 @@ def _is_one(inputs: Any) -> bool:
 def _is_list(m: Any, path: Path) -> bool:
     """Whether a table names recordings; a CSV file does where the model hears sound or its training data were such a list, and holds
     frames otherwise."""
-    learnt = m._trained_on.get("of", m._trained_on)
+    learnt = m.recipe_.trained_on.get("of", m.recipe_.trained_on)
     form = format_of(path)
     if form is None or path.suffix.lower() in (".npy", *AUDIO_ENDINGS):
         return False
