@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.nn.lora import has_adapters, merged
@@ -195,13 +196,24 @@ class Stored(Parameters):
         self.model_.to(device).eval()
 
 
+class _WithoutFirstWeights(TorchFunctionMode):
+    """Leave out drawing first weights: where there is no memory they are nothing, and PyTorch would import its compiler for it."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init" or func is torch.Tensor.normal_:
+            return (kwargs or {}).get("tensor", *args[:1])
+        return func(*args, **(kwargs or {}))
+
+
 def check_size(make: Callable[[], Any], config: Path, there: int, remedy: str) -> None:
     """Raise a `RunError` where the model that ``make`` makes as ``config`` says has far more numbers than ``there`` are bytes.
 
     It is made without memory for its numbers. A number has half a byte at least.
     """
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _WithoutFirstWeights():
             module = make()
         wanted = (
             sum(one.numel() for one in module.state_dict().values()) if isinstance(module, nn.Module) else 0
