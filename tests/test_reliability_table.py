@@ -7,6 +7,7 @@ A test names the ids it is for at the start of its own docstring, its file's, or
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -33,6 +34,7 @@ def cases_of(function: ast.FunctionDef) -> int:
     return count
 
 
+@functools.cache
 def collected() -> dict[str, dict[str, int]]:
     """By id: the files of tests and how many cases each has for it, at least."""
     found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))

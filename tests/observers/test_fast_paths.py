@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,11 +148,14 @@ LEAVING = {
     *("capture", "capturing", "CUDAGraph"),
 }
 """What is called where a fast path is made."""
+NAMED = re.compile(rf"\b(?:{'|'.join(sorted(LEAVING))}|Function|TorchFunctionMode|njit|triton)\b")
+"""In the text of every file that has one; the others need no parsing."""
 
 
 def leaving(path: Path) -> Iterator[str]:
     """Yield what leaves PyTorch's operations in a file."""
-    for top in ast.parse(path.read_text()).body:
+    text = path.read_text()
+    for top in ast.parse(text).body if NAMED.search(text) else ():
         named = (
             top.targets[0]
             if isinstance(top, ast.Assign)
