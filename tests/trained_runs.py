@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,8 @@ class Store:
 
     folder: Path
     known: dict[str, tuple[Trained, State]] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
+    """The cases that the test which runs has asked for."""
 
     def __call__(self, name: str) -> Trained:
         return self.make(name, CASES[name])
@@ -84,11 +86,12 @@ class Store:
         if name not in self.known:
             made = _made(case, self.folder / name)
             self.known[name] = made, _state(made.folder)
+        self.asked.add(name)
         return self.known[name][0]
 
-    def changed(self) -> list[str]:
-        """The cases whose folders are not as they were made."""
-        return [name for name, (made, before) in self.known.items() if _state(made.folder) != before]
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Those cases whose folders are not as they were made."""
+        return [name for name in names if _state(self.known[name][0].folder) != self.known[name][1]]
 
 
 def _made(case: Case, folder: Path) -> Trained:
