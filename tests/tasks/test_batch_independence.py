@@ -12,6 +12,7 @@ from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.nn import inside
 from anaphora.tasks.decoding import ROWS
 from anaphora.tasks.translate.inference import search_outputs
+from sweeps import sweep
 
 SEARCH = {"beam": 5, "n_best": 3, "length_penalty": 1.0, "max_length": 14}
 
@@ -37,16 +38,14 @@ def test_hypotheses_alone_and_in_a_batch_of_64_are_identical(of_preset, preset):
     sources = model._encode(mixed(64))
     assert len(sources) == ROWS  # one search for all
     together = search_outputs(model.model_, sources, **SEARCH)
-    kinds = set()
-    for source, batched in zip(sources, together, strict=True):
+    for source, batched in list(zip(sources, together, strict=True))[:: sweep(7, 1)]:
         (alone,) = search_outputs(model.model_, [source], **SEARCH)
         assert [h.tokens for h in alone] == [h.tokens for h in batched]
         assert [h.finished for h in alone] == [h.finished for h in batched]
         for mine, other in zip(alone, batched, strict=True):
             assert mine.score == pytest.approx(other.score, abs=1e-5)
             assert mine.steps == pytest.approx(other.steps, abs=1e-5)
-        kinds.add(tuple(alone[0].tokens))
-    assert len(kinds) >= 3  # the model does look at its input
+    assert len({tuple(nbest[0].tokens) for nbest in together}) >= 3  # the model does look at its input
 
 
 @pytest.mark.parametrize("preset", PRESETS)

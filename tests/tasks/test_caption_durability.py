@@ -12,9 +12,9 @@ pytest.importorskip("PIL")
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "tokenizer.json", "README.md")
 
 
-def order(run: str, preset: str) -> list[str]:
+def order(run: str, preset: str, steps: int = 60) -> list[str]:
     """The words of ``anaphora train …`` for a run of a few seconds."""
-    more = {"steps": 60, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
+    more = {"steps": steps, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
     return ["train", "caption", "train.tsv", "-o", run, *setting_words(settings(preset, **more, augment=0.1))]
 
 
@@ -36,6 +36,6 @@ def test_killed_it_ends_with_the_same_bytes(place, preset, kills):
 
 
 def test_resuming_after_a_picture_changed_is_refused(place):
-    finish(place, *order("changed", "lstm"))
+    finish(place, *order("changed", "lstm", steps=7))
     (place / "train-2.png").write_bytes((place / "train-3.png").read_bytes())
     assert "has changed since the run began" in finish(place, "resume", "changed", code=2)

@@ -23,6 +23,7 @@ from anaphora.tasks.caption.metrics import on_object
 from anaphora.tasks.caption.objective import CaptionBatch, CaptionObjective, caption_batches
 from anaphora.tasks.outputs import Output
 from anaphora.views.registry import VIEWS, picture
+from sweeps import sweep
 
 pytest.importorskip("PIL")
 
@@ -55,7 +56,7 @@ def test_captions_alone_and_in_a_batch_of_64_are_the_same(preset):
     model = trained(preset)
     mixed = [*seen(63), np.zeros((9, 40), dtype=np.uint8)]
     together = model.search(mixed, n_best=3, beam=5)
-    for one, batched in zip(mixed, together, strict=True):
+    for one, batched in list(zip(mixed, together, strict=True))[:: sweep(7, 1)]:
         (alone,) = model.search([one], n_best=3, beam=5)
         assert [c.text for c in alone] == [c.text for c in batched]
         assert [c.score for c in alone] == pytest.approx([c.score for c in batched], abs=1e-4)

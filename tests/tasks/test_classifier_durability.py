@@ -12,9 +12,9 @@ from tasks_command import KILLS, check_same_end, finish, kill_and_resume, settin
 FILES = ("model.safetensors", "metrics.jsonl", "samples.jsonl", "config.json", "learnt.json", "README.md")
 
 
-def order(data: str, run: str) -> list[str]:
+def order(data: str, run: str, steps: int = 80) -> list[str]:
     """The words of ``anaphora train …`` for a run of a second or two."""
-    more = {"steps": 80, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
+    more = {"steps": steps, "save_every": 7, "valid_every": 20, "log_every": 1, "dropout": 0.1, "ema": 0.9}
     preset = data.removesuffix(".npz") if data.removesuffix(".npz") in PICTURES else "bilstm attention"
     more |= {} if preset in PICTURES else {"word_dropout": 0.1}
     return ["train", "classify", data, "-o", run, *setting_words(settings(preset, **more))]
@@ -51,6 +51,6 @@ def test_killed_it_ends_with_the_same_bytes(place, data, kills):
 
 
 def test_resuming_after_the_data_changed_is_refused(place):
-    finish(place, *order("waves.npz", "changed"))
+    finish(place, *order("waves.npz", "changed", steps=7))
     np.savez(place / "waves.npz", X=np.ones((4, 2, 2)), y=[1, 1, 2, 2])
     assert "has changed since the run began" in finish(place, "resume", "changed", code=2)

@@ -58,23 +58,28 @@ def test_more_sequences_than_convolutions_are_quick_for_are_left_to_a_network(na
     assert chosen(WAVES) == "lstm"
 
 
-def chosen(data, **given):
-    """The preset that would be trained, without training it."""
+def learnt(data, **given):
+    """A classifier that knows its data and settings, and is not trained."""
     m = an.Classifier(**given)
     m._learn(m._open(data, None, spill=None)[0])
-    return m.settings_.model
+    return m
+
+
+def chosen(data, **given):
+    """The preset that would be trained, without training it."""
+    return learnt(data, **given).settings_.model
 
 
 def test_many_classes_are_left_to_a_network_and_have_fewer_n_grams(monkeypatch):
     topics = [(f"all about topic {i} and its part {i}", f"t{i}") for i in range(12)] * 3
     assert chosen(topics) == "ngrams"
     monkeypatch.setattr(suiting, "MOST_WEIGHTS", 120)
-    m, said = an.Classifier("ngrams"), []
+    said = []
     with report.reported(said.append):
-        m.fit(topics)
+        m = learnt(topics, model="ngrams")
     assert "assumed, for 12 classes: vocab_size=10" in said
     assert len(m.inputs_.grams.known) == 10
-    assert an.Classifier("ngrams", vocab_size=30).fit(topics).settings_.vocab_size == 30
+    assert learnt(topics, model="ngrams", vocab_size=30).settings_.vocab_size == 30
     monkeypatch.setattr(suiting, "MOST_CLASSES", 10)
     assert chosen(topics) == "lstm"
 

@@ -18,6 +18,7 @@ from anaphora.data.audio.recordings_readers import as_item
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.tasks.transcribe.inference.decoding import frame_log_probs
 from anaphora.tasks.transcribe.inference.words import text_of
+from sweeps import sweep
 
 
 @functools.cache
@@ -39,7 +40,7 @@ def test_alone_and_in_a_batch_of_64_the_answers_are_identical(preset):
     model = brief(preset)
     inputs = [x for x, _ in recordings(63, seed=5, longest=6)] + [np.zeros((1, FEATURES), np.float32)]
     together = model.transcribe(inputs, n_best=2, beam=4)
-    for x, batched in zip(inputs, together, strict=True):
+    for x, batched in list(zip(inputs, together, strict=True))[:: sweep(7, 1)]:
         (alone,) = model.transcribe([x], n_best=2, beam=4)
         assert [t.text for t in alone] == [t.text for t in batched]
         for mine, other in zip(alone, batched, strict=True):
