@@ -17,8 +17,12 @@ from watchers import WATCHERS, Seen, Watcher
 from anaphora.native import c as compiler
 
 PAIRS = [
-    (block, watcher) for block in BLOCKS for watcher in WATCHERS if WATCHERS[watcher].fits(BLOCKS[block])
+    pytest.param(block, watcher, marks=[pytest.mark.slow] * ((row + column) % 2))
+    for row, block in enumerate(BLOCKS)
+    for column, watcher in enumerate(WATCHERS)
+    if WATCHERS[watcher].fits(BLOCKS[block])
 ]
+"""Every block under every watcher; ``make test`` takes every other one, so that each meets half of the others."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -183,7 +183,7 @@ VIEWS_SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize("width", [360, pytest.param(768, marks=pytest.mark.slow), 1440])
 def test_no_texts_overlap_at_any_width_light_and_dark(page, server, ids, width):
     page.set_viewport_size({"width": width, "height": 900})
     for number, (view, run, text) in enumerate(VIEWS_SHOWN):
