@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import pytest
 import torch
 
 import anaphora as an
+import warm_command
 from anaphora.errors import RunError, SettingsError
 from anaphora.settings.own import parts_of
 from anaphora.tasks.recipe import NEEDED
@@ -128,13 +127,7 @@ def test_resumed_after_a_real_kill(name: str, tmp_path: Path, monkeypatch: pytes
     m = run_way(name)["m"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").write_text(KILLED + SETUP + "\n" + WAYS[name])
-    source = str(Path(an.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        env={**os.environ, "PYTHONPATH": source},
-        capture_output=True,
-        text=True,
-    )
+    done = warm_command.run(["script.py"])
     assert done.returncode == -signal.SIGKILL, done.stderr
     (folder,) = Path("runs").iterdir()
     # the script's own code is the page's; its hash is that of another file's lines, but of the same source

@@ -83,7 +83,7 @@ def commands_folder() -> Path | None:
 
 
 def popen(words: list[str], **options: Any) -> subprocess.Popen[str]:
-    """``Popen([python, *words], text=True, **options)`` with pipes, forked where it can be; words: ``-m anaphora …`` or a script."""
+    """``Popen([python, *words], text=True, **options)`` with pipes, forked where it can be; words: ``-m anaphora …``, ``-c CODE …`` or a script."""
     folder = commands_folder()
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     if folder is None:
@@ -252,6 +252,9 @@ def _run(words: list[str], folder: str, environment: dict[str, str], streams: li
 
             sys.argv = ["anaphora", *words[2:]]
             main()
+        elif words[0] == "-c":
+            sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+            exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.argv, sys.path[0] = words, str(Path(words[0]).parent)
             runpy.run_path(words[0], run_name="__main__")

@@ -5,12 +5,10 @@ The calls run in a process of their own, because a crash would end this one.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from anaphora.kernels.packed import native
+from warm_command import run
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 
@@ -115,9 +113,7 @@ print(fine, refused)
 
 
 def fuzz(seed: int, times: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS, str(seed), str(times)], capture_output=True, text=True, check=False
-    )
+    done = run(["-c", CALLS, str(seed), str(times)])
     assert done.returncode == 0, f"seed {seed} ended with {done.returncode}: {done.stderr[-2000:]}"
     fine, refused = map(int, done.stdout.split())
     assert min(fine, refused) > times  # both kinds are drawn

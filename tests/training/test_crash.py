@@ -6,19 +6,17 @@ Half of the processes write their checkpoints in the background.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from warm_command import run
 
 KILLER = Path(__file__).with_name("training_killer.py")
 
 
 def kill_often(folder: Path, kills: int, seed: int) -> dict[str, object]:
-    process = subprocess.run(
-        [sys.executable, str(KILLER), str(folder), str(kills), str(seed)], capture_output=True, text=True
-    )
+    process = run([str(KILLER), str(folder), str(kills), str(seed)])
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout)
 

@@ -8,8 +8,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from anaphora.training.journal import Journal, read_journal
 from anaphora.training.lock import _started
 from anaphora.training.run import RunFolder
 from anaphora.training.weights import save_weights
+from warm_command import popen
 
 CONFIG = '{"format": 1, "anaphora": "0.2.0", "task": "toy"}'
 
@@ -240,7 +239,7 @@ def test_the_lock_can_be_nested_and_goes_away(tmp_path):
 
 
 def test_another_process_is_refused_until_the_holder_is_killed(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = popen(["-c", HOLD, str(tmp_path)])
     try:
         assert process.stdout.readline() == "held\n"
         with pytest.raises(RunError, match=f"process {process.pid} on "), RunFolder(tmp_path).lock():
