@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from anaphora.data import batching
 from anaphora.data.batching import PairBatch, PairBatches, cut_by_size, ordered_batches
-from anaphora.data.sources.source import MemorySource
+from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import DataError
 
-PAIRS = MemorySource([("a" * (1 + i % 7), "b" * (1 + i * i % 11)) for i in range(203)], {})
+PAIRS = HeldTable([("a" * (1 + i % 7), "b" * (1 + i * i % 11)) for i in range(203)], {})
 TOKENIZER = PairTokenizer.train(PAIRS, kind="char", vocab_size=20)
 
 

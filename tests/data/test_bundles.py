@@ -13,7 +13,7 @@ from anaphora.data.asked import asked_batches
 from anaphora.data.bundles import are_bundles, without_tags
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
-from anaphora.data.sources.source import MemorySource
+from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import read_own_tokenizer
 from anaphora.errors import DataError
@@ -141,7 +141,7 @@ def test_lower_case_folds_words_and_tags_alike():
 
 
 def test_one_vocabulary_has_a_letter_once_and_forms_have_no_tags():
-    pairs = MemorySource([("go V;PST", "wENT UP"), ("nice ADJ", "nicer")], {"kind": "pairs"})
+    pairs = HeldTable([("go V;PST", "wENT UP"), ("nice ADJ", "nicer")], {"kind": "pairs"})
     both = PairTokenizer.of_letters(pairs, vocab_size=99)
     again = PairTokenizer.from_json(both.to_json())
     for found in (both, again):

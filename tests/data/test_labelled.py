@@ -112,8 +112,8 @@ def test_digits_in_idx_files_by_rows_or_pixels(tmp_path):
     same(open_labelled(pair), list(images), ["5", "0"])
     same(open_labelled(pair, scan="pixels"), [x.reshape(6, 1) for x in images], ["5", "0"])
     np.savez(tmp_path / "colours.npz", X=np.arange(24).reshape(2, 2, 3, 2), y=[1, 2])
-    rows = open_labelled(tmp_path / "colours.npz").sequences[0]
-    pixels = open_labelled(tmp_path / "colours.npz", scan="pixels").sequences[0]
+    rows = open_labelled(tmp_path / "colours.npz").column(0)[0]
+    pixels = open_labelled(tmp_path / "colours.npz", scan="pixels").column(0)[0]
     np.testing.assert_array_equal(rows, np.arange(12).reshape(2, 6))
     np.testing.assert_array_equal(pixels, np.arange(12).reshape(6, 2))
 
@@ -213,7 +213,7 @@ def test_as_many_rows_are_held_out_as_asked_for():
     for asked, held in ((0, 2), (20, 20)):
         train, dev = LABELLED_READER.training(data, None, Split("rows", asked, 1))
         assert (len(train), len(dev)) == (50 - held, held)
-        values = sorted(float(x[0, 0]) for part in (train, dev) for x in part.sequences)
+        values = sorted(float(x[0, 0]) for part in (train, dev) for x in part.column(0))
         assert values == list(range(50))
     with pytest.raises(DataError, match="50 of 50 rows cannot be held out"):
         LABELLED_READER.training(data, None, Split("rows", 50, 1))

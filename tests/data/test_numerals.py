@@ -56,11 +56,11 @@ def test_a_cluttered_picture_holds_the_digit_and_scraps():
 
 def test_they_are_pictures_or_rows_and_come_again():
     train, dev = LABELLED_READER.training("numerals", None, Split("rows", 0, 1), scan="picture")
-    assert train.sequences[0].shape == (20, 20, 1)
+    assert train.column(0)[0].shape == (20, 20, 1)
     described = {"train": train.describe(), "valid": dev.describe()}
     again, _ = LABELLED_READER.reopen(described)
-    np.testing.assert_array_equal(again.sequences[7], train.sequences[7])
-    assert open_labelled("numerals").sequences[0].shape == (20, 20)
+    np.testing.assert_array_equal(again.column(0)[7], train.column(0)[7])
+    assert open_labelled("numerals").column(0)[0].shape == (20, 20)
 
 
 def test_a_picture_is_shown_in_characters():

@@ -29,7 +29,6 @@ from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
 from anaphora.data.split import Split
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.given import given_inputs
 
@@ -130,7 +129,7 @@ PLAIN: dict[str, Callable[[Rows, Path], Any]] = {
 def test_every_opener_gives_the_same_rows_and_opens_them_again(name: str, tmp_path: Path) -> None:
     make = {**FILES, **OBJECTS, **PLAIN}[name]
     found = open_labelled(make(ROWS, tmp_path), spill=tmp_path / "run" / "data")
-    assert not isinstance(found, VectorRows)
+    assert not found.holds_vectors
     assert list(found) == ROWS
     assert [row.values for row in found.rows(9)] == ROWS[9:]
     assert [column.role for column in found.columns] == ["source", "target"]
@@ -177,12 +176,12 @@ NEW_FORMAT = '''
 """Key=value rows between lines of dashes."""
 from anaphora.data.files import TextFile
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.table import ObjectTable
+from anaphora.data.sources.sheet import ObjectSheet
 
 def _open(path, folder, hints):
     blocks = [block for block in TextFile(path, folder).whole().decode().split("---\\n") if block.strip()]
     rows = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
-    return ObjectTable(str(path), list(rows[0]), lambda: rows, kind="keyed", form="keys and values")
+    return ObjectSheet(str(path), list(rows[0]), lambda: rows, kind="keyed", form="keys and values")
 
 FORMAT = Format("keyed", (".keyed",), _open, about="key=value")
 '''

@@ -13,8 +13,8 @@ from anaphora.data.labelled import LABELLED_READER
 from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_rows import Input
 from anaphora.data.sources.opening import ROW_READER
-from anaphora.data.sources.source import Source
 from anaphora.data.split import Split
+from anaphora.data.table import Table
 
 ROWS = 12_000
 
@@ -44,7 +44,7 @@ def test_a_part_of_the_file_is_in_memory(form: str, text: list[str], tmp_path: P
     tracemalloc.start()
     try:
         train, _ = LABELLED_READER.training(path, None, Split("rows", 100, 1), spill=tmp_path / "run")
-        assert isinstance(train, Source)
+        assert isinstance(train, Table)
         assert train.text_bytes > 8_000_000
         labels = np.array([int(label) for label in labels_of(train)])
         batches = ReadBatches(train, encode, labels, batch_tokens=4096, max_tokens=200, seed=1, pool=500)

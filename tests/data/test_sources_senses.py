@@ -19,7 +19,6 @@ from anaphora.data.labelled import open_labelled
 from anaphora.data.pictures_readers import PICTURE_READER, open_pictures
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, SPOKEN
 from anaphora.data.split import Split
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 
 
@@ -91,7 +90,7 @@ def test_a_folder_of_pictures_names_the_odd_one_or_leaves_it_out(pictures: Path)
     with pytest.raises(DataError, match=r"cat/a.png has 5 .* where most have 4|cat/a.png has .*--skip-bad"):
         open_labelled(folder, scan="picture")
     found = open_labelled(folder, scan="picture", bad_rows="skip")
-    assert isinstance(found, VectorRows)
+    assert found.holds_vectors
     assert len(found) == 6 + 1 - 1 + 0
     assert found.describe()["skipped"] == {"another size than most": 1}
     (folder / "dog" / "b.png").write_bytes(b"no picture")
@@ -105,9 +104,9 @@ def test_idx_is_known_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "digits").write_bytes(head + images.tobytes())
     (tmp_path / "answers").write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, 3) + bytes([1, 0, 1]))
     found = open_labelled((tmp_path / "digits", tmp_path / "answers"))
-    assert isinstance(found, VectorRows)
-    assert found.labels == ["1", "0", "1"]
-    assert np.array_equal(found.sequences[2], images[2])
+    assert found.holds_vectors
+    assert found.column(1) == ["1", "0", "1"]
+    assert np.array_equal(found.column(0)[2], images[2])
 
 
 @pytest.fixture

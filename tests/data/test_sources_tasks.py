@@ -19,7 +19,6 @@ from anaphora.data.sources.objects import XY
 from anaphora.data.split import Split, held_count
 from anaphora.data.tagged import TAGGED_READER
 from anaphora.data.text_readers import TEXT_READER, open_text
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.registry import TASKS
 
@@ -49,9 +48,9 @@ def test_vectors_come_with_their_labels_from_every_kind_of_array(kind: str) -> N
         "frame": [{"sequence": x, "label": label} for x, label in zip(X, y, strict=True)],
     }[kind]
     found = open_labelled(given)
-    assert isinstance(found, VectorRows)
-    assert found.labels == [str(label) for label in y]
-    assert np.array_equal(np.stack(found.sequences), X)
+    assert found.holds_vectors
+    assert found.column(1) == [str(label) for label in y]
+    assert np.array_equal(np.stack(found.column(0)), X)
 
 
 def test_every_task_holds_out_what_is_asked_for(tmp_path: Path) -> None:

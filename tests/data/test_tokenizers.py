@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anaphora.data.sources.source import MemorySource
 from anaphora.data.symbols import EOS, PAD, UNK
+from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.vocabularies import single_spaced
 from anaphora.errors import DataError
@@ -237,7 +237,7 @@ def test_a_tokenizer_from_elsewhere_is_refused_in_one_sentence(text: str) -> Non
 
 
 def test_pair_tokenizer() -> None:
-    pairs = MemorySource([("two dogs", "zwei Hunde"), ("a dog", "ein Hund")], {})
+    pairs = HeldTable([("two dogs", "zwei Hunde"), ("a dog", "ein Hund")], {})
     separate = PairTokenizer.train(pairs, kind="word", vocab_size=50)
     assert separate.source.encode("zwei") == [UNK]
     joint = PairTokenizer.train(pairs, kind="word", vocab_size=50, joint=True)

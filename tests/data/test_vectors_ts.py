@@ -31,16 +31,16 @@ def written(tmp_path, text, name="a.ts"):
 
 def test_features_are_columns_and_the_last_part_is_the_label(tmp_path):
     rows = read_ts(written(tmp_path, HEAD + ROWS))
-    assert rows.labels == ["up", "down"]
-    np.testing.assert_array_equal(rows.sequences[0], [[1, 4], [2, 5], [3, 6]])
-    np.testing.assert_array_equal(rows.sequences[1], [[0.5, 7], [-100, 8]])
+    assert rows.column(1) == ["up", "down"]
+    np.testing.assert_array_equal(rows.column(0)[0], [[1, 4], [2, 5], [3, 6]])
+    np.testing.assert_array_equal(rows.column(0)[1], [[0.5, 7], [-100, 8]])
 
 
 def test_packed_files_and_numbers_as_targets(tmp_path):
     path = tmp_path / "A_TRAIN.TS.gz"
     path.write_bytes(gzip.compress(b"@targetlabel true\n@data\n1,2:0.5\n3,4:1.5\n"))
     assert is_ts(path)
-    assert read_ts(path).labels == ["0.5", "1.5"]
+    assert read_ts(path).column(1) == ["0.5", "1.5"]
     assert not is_ts("a.tsv")
     assert not is_ts("a.ts.b.csv")
 
@@ -48,7 +48,7 @@ def test_packed_files_and_numbers_as_targets(tmp_path):
 def test_a_file_without_labels_can_be_asked_about(tmp_path):
     path = written(tmp_path, "@classLabel false\n@data\n1,2:3,4\n")
     assert len(read_ts(path, labelled=False)) == 1
-    assert read_ts(path, labelled=False).features == 2
+    assert read_ts(path, labelled=False)[0][0].shape[1] == 2
     with pytest.raises(DataError, match="has no labels"):
         read_ts(path)
 
@@ -95,7 +95,7 @@ def test_a_run_learns_from_it_resumes_and_is_asked(tmp_path):
     m = an.Classifier("rocket", thresholds=1).fit(train, out=tmp_path / "run")
     assert m.score(train)["accuracy"] == 100
     an.Classifier.resume(tmp_path / "run")
-    assert open_labelled(train).labels[:2] == ["a", "b"]
+    assert open_labelled(train).column(1)[:2] == ["a", "b"]
     train.write_text("@classLabel true a b\n@data\n" + rows.replace("0,", "5,"))
     with pytest.raises(DataError, match=r"changed|other"):
         an.Classifier.resume(tmp_path / "run")

@@ -172,14 +172,14 @@ def test_pictures_are_read_as_they_are(tmp_path):
     np.savez(tmp_path / "grey.npz", X=grey, y=[1, 2])
     np.savez(tmp_path / "colour.npz", X=colour, y=[1, 2])
     np.testing.assert_array_equal(
-        open_labelled(tmp_path / "grey.npz", scan="picture").sequences[1], grey[1, :, :, None]
+        open_labelled(tmp_path / "grey.npz", scan="picture").column(0)[1], grey[1, :, :, None]
     )
     np.testing.assert_array_equal(
-        open_labelled(tmp_path / "colour.npz", scan="picture").sequences[1], colour[1]
+        open_labelled(tmp_path / "colour.npz", scan="picture").column(0)[1], colour[1]
     )
     held = open_labelled(list(zip(grey, "ab", strict=True)), spill=tmp_path / "data", scan="picture")
     assert held.describe()["scan"] == "picture"
-    np.testing.assert_array_equal(held.sequences[1], grey[1, :, :, None])
+    np.testing.assert_array_equal(held.column(0)[1], grey[1, :, :, None])
 
 
 def test_files_of_pictures_in_a_list_or_in_folders(tmp_path):
@@ -191,8 +191,8 @@ def test_files_of_pictures_in_a_list_or_in_folders(tmp_path):
         image.fromarray(pixels).save(tmp_path / "ab"[number % 2] / f"{number}.png")
     (tmp_path / "list.tsv").write_text("a/0.png\ta\nb/1.png\tb\na/2.png\ta\nb/3.png\tb\n")
     listed = open_labelled(tmp_path / "list.tsv", scan="picture")
-    np.testing.assert_array_equal(np.stack(listed.sequences), drawn)
-    assert open_labelled(tmp_path, scan="picture").labels == ["a", "a", "b", "b"]
+    np.testing.assert_array_equal(np.stack(listed.column(0)), drawn)
+    assert open_labelled(tmp_path, scan="picture").column(1) == ["a", "a", "b", "b"]
     model = tiny("glimpse", steps=2).fit(tmp_path / "list.tsv", valid=tmp_path)
     (alone,) = respond(model, str(tmp_path / "a" / "2.png"), {})
     both = list(respond(model, str(tmp_path / "list.tsv"), {}))

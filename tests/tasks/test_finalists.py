@@ -13,7 +13,7 @@ from tasks_tiny import PRESETS, pairs, tiny, words
 
 import anaphora as an
 from anaphora.data.around import Around
-from anaphora.data.sources.source import MemorySource
+from anaphora.data.table import HeldTable
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.metrics import standard_error
@@ -103,7 +103,7 @@ def test_measures_of_few_outputs_of_phones_are_uncertain_too(write, said):
     m = an.Translator("lstm-attention", hidden=8, embedding=8, steps=1, tokens="bpe", target_tokens="bpe")
     m.fit(rows, valid=rows[:20])
     objective, _ = m._objective_and_batches(
-        MemorySource(rows, {"kind": "pairs"}), MemorySource(rows[:20], {"kind": "pairs"})
+        HeldTable(rows, {"kind": "pairs"}), HeldTable(rows[:20], {"kind": "pairs"})
     )
     assert hasattr(objective, "uncertainty") is said
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.data.sources.source import MemorySource
+from anaphora.data.table import HeldTable
 from anaphora.tasks.suiting.translate import (
     FEW,
     FEW_SENTENCES,
@@ -35,8 +35,8 @@ def phones() -> str:
     return " ".join(DRAW.choice(("AH", "B", "D", "EH", "T", "K")) for _ in range(5))
 
 
-def source_of(pairs: list[tuple[str, str]]) -> MemorySource:
-    return MemorySource(pairs, {"kind": "pairs"})
+def source_of(pairs: list[tuple[str, str]]) -> HeldTable:
+    return HeldTable(pairs, {"kind": "pairs"})
 
 
 def sentence() -> str:

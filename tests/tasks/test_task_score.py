@@ -12,7 +12,7 @@ import pytest
 import anaphora as an
 from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
-from anaphora.data.sources.source import MemorySource
+from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.tasks.caption.metrics import caption_scores
 from anaphora.tasks.classify.objective import measure
@@ -27,9 +27,7 @@ PAIRS = [("one", "Eins  zwei"), ("two", " Drei ")]
 def answering(answers: list[str], *, lowercase: bool) -> an.Translator:
     """A translator that knows its answers already."""
     m = an.Translator(lowercase=lowercase)
-    m.tokenizer_ = PairTokenizer.train(
-        MemorySource(PAIRS, {}), kind="word", vocab_size=20, lowercase=lowercase
-    )
+    m.tokenizer_ = PairTokenizer.train(HeldTable(PAIRS, {}), kind="word", vocab_size=20, lowercase=lowercase)
     m.predict = lambda texts, **_: answers[: len(texts)]  # type: ignore[method-assign]
     return m
 

@@ -13,7 +13,7 @@ import torch
 
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.corpora import CORPORA
-from anaphora.data.labelled import Labelled, open_labelled
+from anaphora.data.labelled import open_labelled
 from anaphora.data.labelled_rows import Input
 from anaphora.data.opening import Reader
 from anaphora.data.pooled import PooledBatches, Rows
@@ -21,9 +21,8 @@ from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.objects import is_xy, peeked, table_of, unbatched
 from anaphora.data.sources.opening import open_source, two_paths
 from anaphora.data.sources.roles import LABELS, ONE_TEXT, PAIRED, SOURCE, TARGET
-from anaphora.data.sources.source import Source
-from anaphora.data.sources.table import Hints
-from anaphora.data.vectors import VectorRows
+from anaphora.data.sources.sheet import Hints
+from anaphora.data.table import Table
 from anaphora.data.vectors_files import is_array_file, read_arrays
 from anaphora.data.vectors_readers import read_unlabelled
 from anaphora.errors import DataError
@@ -34,7 +33,7 @@ _MANY = 1000
 
 def open_alike(
     data: Any, *, positives: str = "auto", facts: Mapping[str, Any] | None = None, **read: Any
-) -> Labelled:
+) -> Table:
     """The sequences that ``data`` names, and what tells which are alike.
 
     positives: "pairs": two texts a row, which are alike; "labels": inputs (texts or vectors) with a label each, and
@@ -64,16 +63,16 @@ def open_alike(
     return open_labelled(((x, "") for x in data), **read)
 
 
-def positives_of(rows: Labelled) -> str:
+def positives_of(rows: Table) -> str:
     """``pairs``, ``labels`` or ``views``: what `open_alike` found in ``rows``."""
-    if isinstance(rows, VectorRows):
-        return "labels" if any(rows.labels) else "views"
+    if rows.holds_vectors:
+        return "labels" if any(rows.column(1)) else "views"
     if len(rows.columns) == 1:
         return "views"
     return "labels" if rows.columns[1].kind == "label" else "pairs"
 
 
-def check_alike(train: Labelled, dev: Labelled) -> None:
+def check_alike(train: Table, dev: Table) -> None:
     """Raise a `DataError` where training and dev data differ in what tells which are alike."""
     first, second = positives_of(train), positives_of(dev)
     if first != second:
@@ -132,7 +131,7 @@ def _guess_columns(names: Sequence[str], read: Mapping[str, Any]) -> str:
     return "labels" if any(name.lower() in LABELS for name in others) else "pairs"
 
 
-def _checked(pairs: Source) -> Source:
+def _checked(pairs: Table) -> Table:
     """A `DataError` where the second texts of pairs are so few that they must be labels."""
     looked = pairs.read(range(min(len(pairs), _MANY)))
     second = len({y for _, y in looked})
@@ -192,11 +191,11 @@ class AlikeBatches(PooledBatches[AlikeBatch]):
     """
 
     def __init__(
-        self, data: Labelled, encode: Callable[[Sequence[Any]], list[Input]], positives: str, **cut_by: Any
+        self, data: Table, encode: Callable[[Sequence[Any]], list[Input]], positives: str, **cut_by: Any
     ):
         super().__init__(len(data), **cut_by)
         self._data, self._encode, self._positives = data, encode, positives
-        held = isinstance(data, VectorRows) or data.text_bytes <= HELD_TEXT
+        held = data.holds_vectors or data.text_bytes <= HELD_TEXT
         self._held = self._rows(range(len(data))) if held else None
 
     @property

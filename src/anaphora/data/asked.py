@@ -11,7 +11,7 @@ from typing import Any
 from anaphora.data.sources.formats import ending_of, format_of, open_file
 from anaphora.data.sources.grouped import word_rows
 from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, choose_input, with_parts
-from anaphora.data.sources.table import Hints, Record, Table, free_name
+from anaphora.data.sources.sheet import Hints, Record, Sheet, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
 
@@ -92,7 +92,7 @@ def list_lines(source: str, roles: Sequence[Role], learnt: Mapping[str, Any]) ->
         yield batch
 
 
-def _line(table: Table, record: Record, names: Sequence[str]) -> str:
+def _line(table: Sheet, record: Record, names: Sequence[str]) -> str:
     where = _checked(table, record)
     try:
         cells = [table.cell(record.values, name) for name in names]
@@ -106,7 +106,7 @@ def _line(table: Table, record: Record, names: Sequence[str]) -> str:
     return "\t".join(" ".join(str(cell).split()) for cell in cells)
 
 
-def _checked(table: Table, record: Record) -> str:
+def _checked(table: Sheet, record: Record) -> str:
     """The place of a row, for sentences about it; a `DataError` for one that cannot be read."""
     where = f"{table.name}:{record.number}"
     if record.problem:
@@ -115,7 +115,7 @@ def _checked(table: Table, record: Record) -> str:
     return where
 
 
-def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Table | None:
+def _table(source: str, learnt: Mapping[str, Any], field: str | None) -> Sheet | None:
     """The table in a file; None where its lines are the inputs."""
     if source == "-":
         return None
@@ -152,7 +152,7 @@ def _is_number(field: str) -> bool:
     return field.replace("+", "").isdecimal()
 
 
-def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
+def _rows(table: Sheet, name: str, kind: str) -> Iterator[Asked]:
     heading = table.heading(free_name(table.names))
     ahead = "" if heading is None else f"{heading}\n"
     for record in table.asked():
@@ -169,7 +169,7 @@ def _rows(table: Table, name: str, kind: str) -> Iterator[Asked]:
         ahead = ""
 
 
-def _beside(table: Table, ahead: str, values: Any) -> Callable[[str], str]:
+def _beside(table: Sheet, ahead: str, values: Any) -> Callable[[str], str]:
     return lambda answer: ahead + table.answered(values, answer)
 
 

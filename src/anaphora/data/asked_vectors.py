@@ -23,9 +23,9 @@ def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[
     path = Path(name)
     ending = path.suffix.lower()
     if ending == ".npz":
-        yield list(read_npz(path, scan=scan, labelled=False).sequences)
+        yield read_npz(path, scan=scan, labelled=False).column(0)
     elif is_ts(path):
-        yield list(read_ts(path, labelled=False).sequences)
+        yield read_ts(path, labelled=False).column(0)
     elif ending == ".csv" or ending in PICTURE_ENDINGS:
         yield [as_sequence(read_file(path), name, scan=scan)]
     elif is_array_file(path):

@@ -14,8 +14,8 @@ from anaphora.data.bpe_dropout import Recutting, Spelled
 from anaphora.data.invented import Inventing
 from anaphora.data.pooled import POOL, PooledBatches, Rows, cut_by_size
 from anaphora.data.sending import Ragged, Sending
-from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS
+from anaphora.data.table import Table
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import DataError
 
@@ -112,7 +112,7 @@ class PairBatches(PooledBatches[PairBatch]):
 
     def __init__(
         self,
-        pairs: Source,
+        pairs: Table,
         tokenizer: PairTokenizer,
         *,
         batch_tokens: int,
@@ -240,7 +240,7 @@ class _Encoded:
 
     @classmethod
     def of(
-        cls, pairs: Source, indices: Sequence[int] | np.ndarray[Any, Any], sides: tuple[_Side, _Side]
+        cls, pairs: Table, indices: Sequence[int] | np.ndarray[Any, Any], sides: tuple[_Side, _Side]
     ) -> _Encoded:
         encoded: tuple[list[list[int]], ...] = ([], [])
         parts: tuple[list[Spelled], ...] = ([], [])

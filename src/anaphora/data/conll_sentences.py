@@ -1,4 +1,4 @@
-"""Sentences with a tag for every word, from whatever names them, as a `Source` of words and tags separated by tabs.
+"""Sentences with a tag for every word, from whatever names them, as a `Table` of words and tags separated by tabs.
 
 Words may hold spaces (as CoNLL-U allows) but neither tabs nor line breaks, so a tab always separates two of them.
 """
@@ -21,8 +21,8 @@ from anaphora.data.sources.objects import is_xy, peeked, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TAGGED, with_parts
-from anaphora.data.sources.source import MemorySource, Source
-from anaphora.data.sources.table import Hints
+from anaphora.data.sources.sheet import Hints
+from anaphora.data.table import HeldTable, Table
 from anaphora.errors import DataError
 
 Tagged = str | Path | tuple[str | Path, str | Path] | Iterable[Sentence]
@@ -44,7 +44,7 @@ def open_sentences(
     spill: Path | None = None,
     learnt: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
-) -> MemorySource:
+) -> HeldTable:
     """The sentences that ``data`` names, held in memory.
 
     data: path of a CoNLL or CoNLL-U file; of a ``.tsv``, ``.csv`` or ``.jsonl`` file of words and tags, both with
@@ -93,7 +93,7 @@ def open_sentences(
     verdict = Verdict(f"{role} sentences", bad_rows)
     if spill is None:
         held = hold_sentences(data, verdict)  # type: ignore[arg-type]
-        return MemorySource(held, {"kind": "memory", "skipped": dict(verdict.skipped)})
+        return HeldTable(held, {"kind": "memory", "skipped": dict(verdict.skipped)})
     path = spill_sentences(data, verdict, spill / f"{role}.conll")  # type: ignore[arg-type]
     kept = read_columns(path, "conll", "strict")
     kept.facts["skipped"] = dict(verdict.skipped)
@@ -109,7 +109,7 @@ def _by_sentence(
     learnt: Mapping[str, Any] | None = None,
     keep: str = "",
     **named: str | None,
-) -> Source:
+) -> Table:
     """The sentences of a table with a word a row."""
     if SPLITS[role] == "dev":  # whose columns may have other names than those of the training data
         named = {field: name for field, name in named.items() if name in table.names}
@@ -126,7 +126,7 @@ def read_columns(
     source_field: str | None = None,
     target_field: str | None = None,
     spill: Path | None = None,
-) -> MemorySource:
+) -> HeldTable:
     """The sentences of a file of columns. A sentence with a bad row is left out as a whole, if that is allowed."""
     if not os.path.exists(path):
         raise DataError(f"{path} is neither a file nor an embedded corpus; `anaphora corpora` lists those.")
@@ -155,10 +155,10 @@ def read_columns(
         "source_field": columns.source_field,
         "target_field": columns.target_field,
     }
-    return MemorySource(found, facts)
+    return HeldTable(found, facts)
 
 
-def _again(data: Any, facts: Mapping[str, Any], read: dict[str, Any]) -> MemorySource:
+def _again(data: Any, facts: Mapping[str, Any], read: dict[str, Any]) -> HeldTable:
     """Return the sentences that ``facts`` describe; what is made of pairs has the options of the pairs in ``read``."""
     kind, pairs = facts["kind"], facts.get("pairs")
     if pairs is None:
@@ -173,10 +173,10 @@ def _again(data: Any, facts: Mapping[str, Any], read: dict[str, Any]) -> MemoryS
     return _split(_by_sentence(table, **read), facts["bad_rows"], str(data))
 
 
-def _split(pairs: Source, bad_rows: str, name: str) -> MemorySource:
+def _split(pairs: Table, bad_rows: str, name: str) -> HeldTable:
     """Pairs of texts, cut at spaces; each word must have its tag."""
     verdict = Verdict(name, bad_rows, pairs.place if os.path.exists(name) else None)
     found = hold_sentences(pairs, verdict)
     described = pairs.describe()
     facts = {"kind": described["kind"], "pairs": described, "bad_rows": bad_rows}
-    return MemorySource(found, {**facts, "skipped": dict(verdict.skipped)})
+    return HeldTable(found, {**facts, "skipped": dict(verdict.skipped)})

@@ -1,4 +1,4 @@
-"""Sequences of vectors with a label for every frame, from whatever a user names, as `VectorRows`.
+"""Sequences of vectors with a label for every frame, from whatever a user names, as a table.
 
 The labels of one sequence are one text, separated by tabs, as the tags of a sentence are (see `conll_sentences`).
 """
@@ -22,9 +22,10 @@ from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.roles import LABELLED, TAGGED, choose_columns, label_text, no_columns
-from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.data.sources.sheet import Hints, Record, Sheet
 from anaphora.data.spilling import save_arrays
-from anaphora.data.vectors import VectorRows, as_sequence, gather
+from anaphora.data.table import HeldTable
+from anaphora.data.vectors import as_sequence, gather, labelled_sequences
 from anaphora.data.vectors_files import ENDINGS, is_array_file, read_array, read_arrays, read_numbers
 from anaphora.data.vectors_readers import generate_vectors
 from anaphora.errors import DataError
@@ -41,7 +42,7 @@ def open_frames(
     bad_rows: str = "strict",
     spill: Path | None = None,
     **fields: str | None,
-) -> tuple[VectorRows | None, Any]:
+) -> tuple[HeldTable | None, Any]:
     """The frames that ``data`` names, and the data; None instead of frames where the data are something else.
 
     Of a generator the first element is read to find out, so go on with the data that are returned. Frames are: an ``.npz``
@@ -60,7 +61,7 @@ def open_frames(
     if is_xy(data):
         data = list(together(*data))
     data = unbatched(data) or data
-    table: Table | None = table_of(data, f"the {role} table")
+    table: Sheet | None = table_of(data, f"the {role} table")
     first = next(table.records(), None) if table else None
     values = first.values if first else None
     if table is None and isinstance(data, Iterable):
@@ -78,9 +79,9 @@ def open_frames(
     if spill is None:
         return rows, data
     path = spill / f"{role}.npz"
-    labels = np.array([label for text in rows.labels for label in text.split("\t")])
-    lengths = np.array([len(x) for x in rows.sequences])
-    save_arrays(path, X=np.concatenate(list(rows.sequences)), y=labels, lengths=lengths)
+    labels = np.array([label for text in rows.column(1) for label in text.split("\t")])
+    lengths = np.array([len(x) for x in rows.column(0)])
+    save_arrays(path, X=np.concatenate(rows.column(0)), y=labels, lengths=lengths)
     kept = _npz(path)
     kept.facts.update({key: rows.facts[key] for key in ("skipped",) if key in rows.facts})
     return kept, data
@@ -159,7 +160,7 @@ def sequences_of(X: Any, lengths: Any, where: str) -> list[Any]:
 
 def _named(
     data: str | Path, role: str, bad_rows: str, spill: Path | None, fields: Mapping[str, str | None]
-) -> VectorRows | None:
+) -> HeldTable | None:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
     if isinstance(corpus, VectorCorpus):
@@ -167,7 +168,9 @@ def _named(
             raise DataError(f"{name} has one label for each sequence; it is for `train {corpus.tasks[0]}`.")
         no_columns(data, role, fields)
         rows = generate_vectors(corpus, find(name, variant or None)[1], SPLITS[role])
-        return VectorRows(rows.sequences, [label.replace(" ", "\t") for label in rows.labels], rows.facts)
+        return labelled_sequences(
+            rows.column(0), [label.replace(" ", "\t") for label in rows.column(1)], rows.facts
+        )
     path = Path(data)
     if corpus is not None or not path.exists():
         return None
@@ -194,7 +197,7 @@ def _named(
     return _listed(path, bad_rows, fields) if _lists_files(path) else None
 
 
-def _npz(path: Path) -> VectorRows:
+def _npz(path: Path) -> HeldTable:
     arrays = read_arrays(path)
     for name in ("X", "y"):
         if name not in arrays:
@@ -205,12 +208,12 @@ def _npz(path: Path) -> VectorRows:
     return _of_arrays(path, arrays["X"], arrays["y"], lengths, _facts("npz", path, "strict"))
 
 
-def _array_files(inputs: Path, labels: Path) -> VectorRows:
+def _array_files(inputs: Path, labels: Path) -> HeldTable:
     facts = _facts("arrays", inputs, "strict") | {"labels": os.path.abspath(labels)}
     return _of_arrays(inputs, read_array(inputs), read_array(labels), None, facts)
 
 
-def _of_arrays(path: Path, X: Any, y: Any, lengths: Any, facts: dict[str, Any]) -> VectorRows:
+def _of_arrays(path: Path, X: Any, y: Any, lengths: Any, facts: dict[str, Any]) -> HeldTable:
     sequences = sequences_of(X, lengths, f"{path}: X")
     if lengths is not None:
         labels = sequences_of(y, lengths, f"{path}: y")
@@ -225,7 +228,7 @@ def _of_arrays(path: Path, X: Any, y: Any, lengths: Any, facts: dict[str, Any]) 
     return _held(examples, str(path), facts, "strict")
 
 
-def _folder(folder: Path, bad_rows: str, target: str | None) -> VectorRows:
+def _folder(folder: Path, bad_rows: str, target: str | None) -> HeldTable:
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".npz", ".csv"))
     if not files:
         raise DataError(f"{folder} holds no .npz or .csv file; give one for each sequence, with its labels.")
@@ -236,7 +239,8 @@ def _folder(folder: Path, bad_rows: str, target: str | None) -> VectorRows:
             rows = _npz(path)
             if len(rows) != 1:
                 raise DataError(f"{path} holds {len(rows)} sequences; in a folder every file has one.")
-            return rows.sequences[0], rows.labels[0]
+            x, labels = rows[0]
+            return x, labels
         x, labels, names = read_csv(path, target)
         if columns and names != columns:
             raise DataError(
@@ -260,7 +264,7 @@ def _lists_files(path: Path) -> bool:
     return any(cell.endswith(ENDINGS) for cell in cells)
 
 
-def _listed(listing: Path, bad_rows: str, fields: Mapping[str, Any]) -> VectorRows:
+def _listed(listing: Path, bad_rows: str, fields: Mapping[str, Any]) -> HeldTable:
     """The files that a list names, with their labels: beside them with spaces between, or in a further file."""
     pairs = open_source(listing, roles=LABELLED, bad_rows=bad_rows, **fields)
     described = pairs.describe()
@@ -274,7 +278,7 @@ def _listed(listing: Path, bad_rows: str, fields: Mapping[str, Any]) -> VectorRo
     return _held(examples, str(listing), _facts("list", listing, bad_rows) | kept, bad_rows)
 
 
-def _rows(table: Table, names: Sequence[str], where: str) -> Iterator[Example]:
+def _rows(table: Sheet, names: Sequence[str], where: str) -> Iterator[Example]:
     def read(name: str, record: Record) -> tuple[Any, Any]:
         if record.problem:
             raise DataError(f"{name}: {' '.join(record.problem)}; correct it.")
@@ -289,7 +293,7 @@ def _rows(table: Table, names: Sequence[str], where: str) -> Iterator[Example]:
         yield name, partial(read, name, record)
 
 
-def _held(examples: Iterable[Example], where: str, facts: dict[str, Any], bad_rows: str) -> VectorRows:
+def _held(examples: Iterable[Example], where: str, facts: dict[str, Any], bad_rows: str) -> HeldTable:
     """All sequences with their labels; one that cannot be used is an error, or left out and counted."""
     sequences: list[Any] = []
     labels: list[str] = []
@@ -312,7 +316,7 @@ def _held(examples: Iterable[Example], where: str, facts: dict[str, Any], bad_ro
     return gather(sequences, labels, where, facts, names=names, bad_rows=bad_rows)
 
 
-def _of_vectors(table: Table, values: Any, fields: Mapping[str, str | None]) -> bool:
+def _of_vectors(table: Sheet, values: Any, fields: Mapping[str, str | None]) -> bool:
     """Whether the input of a row is numbers."""
     try:
         name = choose_columns(table.name, table.names, TAGGED, fields, None)[0]

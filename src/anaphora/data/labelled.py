@@ -1,4 +1,4 @@
-"""Labelled examples, texts or sequences of vectors, from whatever a user names."""
+"""Table examples, texts or sequences of vectors, from whatever a user names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,12 @@ from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, 
 from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import LABELLED, choose_columns, no_columns
-from anaphora.data.sources.source import Source
-from anaphora.data.sources.table import Hints, Table
-from anaphora.data.vectors import VectorRows
+from anaphora.data.sources.sheet import Hints, Sheet
+from anaphora.data.table import Table
 from anaphora.data.vectors_files import is_array_file
 from anaphora.data.vectors_ts import is_ts, read_ts
 from anaphora.errors import DataError
 
-Labelled = Source | VectorRows
-"""Pairs of (text, label), or of (sequence of vectors, label); a label is text in both."""
 _FIELDS = ("source_field", "target_field")
 
 
@@ -40,7 +37,7 @@ def open_labelled(
     learnt: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
     **fields: str | None,
-) -> Labelled:
+) -> Table:
     """The examples that ``data`` names.
 
     Texts: all that `open_source` takes, the second column being the label; a folder with a folder per label, in which each ``.txt``
@@ -65,7 +62,7 @@ def open_labelled(
     if is_xy(data):
         data = together(*data)
     data = unbatched(data) or data
-    table: Table | None = table_of(data, f"the {role} table")
+    table: Sheet | None = table_of(data, f"the {role} table")
     first = next(table.records(), None) if table else None
     values = first.values if first else None
     if table is None and isinstance(data, Iterable):
@@ -84,7 +81,7 @@ def open_labelled(
     return arrays.hold_vectors(_examples(table, names, f"{role} example"), role, spill, scan=scan)
 
 
-def _named(data: str | Path, scan: str, facts: Mapping[str, Any] | None, **read: Any) -> Labelled:
+def _named(data: str | Path, scan: str, facts: Mapping[str, Any] | None, **read: Any) -> Table:
     name, _, variant = str(data).partition(":")
     corpus = CORPORA.get(name) if isinstance(data, str) else None
     path = Path(data)
@@ -121,7 +118,7 @@ def _named(data: str | Path, scan: str, facts: Mapping[str, Any] | None, **read:
     return pairs
 
 
-def _of_folder(folder: Path, scan: str, read: Mapping[str, Any]) -> Labelled:
+def _of_folder(folder: Path, scan: str, read: Mapping[str, Any]) -> Table:
     """The examples of a folder with a folder per label: texts, or arrays and pictures."""
     texts = text_files(folder)
     if not texts:
@@ -140,7 +137,7 @@ def _of_folder(folder: Path, scan: str, read: Mapping[str, Any]) -> Labelled:
     return found
 
 
-def _input(table: Table, values: Any, name: str) -> Any:
+def _input(table: Sheet, values: Any, name: str) -> Any:
     """The input of the first row; a text where there is none, so that reading the rows as texts reports it."""
     try:
         value = table.cell(values, name)
@@ -149,7 +146,7 @@ def _input(table: Table, values: Any, name: str) -> Any:
     return "" if value is None or isinstance(value, int | float) else value
 
 
-def _examples(table: Table, names: list[str], where: str) -> Iterator[Any]:
+def _examples(table: Sheet, names: list[str], where: str) -> Iterator[Any]:
     for record in table.records():
         try:
             yield tuple(table.cell(record.values, name) for name in names)

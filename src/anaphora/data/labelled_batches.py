@@ -13,7 +13,7 @@ from torch import Tensor
 from anaphora.data.labelled_rows import Input, padded
 from anaphora.data.pooled import POOL, HeldBatches, PooledBatches, Rows
 from anaphora.data.sending import send
-from anaphora.data.sources.source import Source
+from anaphora.data.table import Table
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ReadBatches(PooledBatches[LabelledBatch]):
 
     def __init__(
         self,
-        data: Source,
+        data: Table,
         encode: Callable[[Sequence[str]], list[Input]],
         targets: np.ndarray[Any, Any],
         *,
@@ -106,6 +106,6 @@ class ReadBatches(PooledBatches[LabelledBatch]):
 def labels_of(data: Any) -> list[str]:
     """The labels of all examples, equal ones held once; of rows on disk a few are read at a time."""
     known: dict[str, str] = {}
-    if not isinstance(data, Source):
+    if not isinstance(data, Table):
         return [known.setdefault(label, label) for _, label in data.read(range(len(data)))]
     return [known.setdefault(label, label) for _, label in data]

@@ -53,7 +53,7 @@ class PictureList:
             pixels = read_picture(path, size=self.size)
         return pixels
 
-    def part(self, chosen: Sequence[int], facts: dict[str, Any]) -> PicturePart:
+    def take(self, chosen: Sequence[int], facts: dict[str, Any]) -> PicturePart:
         """The pictures at ``chosen`` with all their texts, so that no picture is in two parts."""
         return PicturePart(self, [int(i) for i in chosen], facts)
 

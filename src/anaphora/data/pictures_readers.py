@@ -24,7 +24,7 @@ from anaphora.data.sources.formats.tabs import TsvTable
 from anaphora.data.sources.objects import table_of
 from anaphora.data.sources.opening import SPLITS
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, BadRow, checked, choose_columns, text_problem
-from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.data.sources.sheet import Hints, Record, Sheet
 from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError
 from anaphora.files import parse_json
@@ -131,7 +131,7 @@ def _listed(
     return _judged(found, verdict)
 
 
-def _cells(table: Table, record: Record, names: Sequence[str] | None, texts: Kind) -> Sequence[str]:
+def _cells(table: Sheet, record: Record, names: Sequence[str] | None, texts: Kind) -> Sequence[str]:
     """A path and the texts about the picture. Rows without names may have texts in any number of columns."""
     if names is not None:
         if record.problem:

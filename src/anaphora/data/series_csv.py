@@ -22,7 +22,7 @@ from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
 from anaphora.data.sources.report import say
 from anaphora.data.sources.roles import check_named
-from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.data.sources.sheet import Hints, Record, Sheet
 from anaphora.errors import DataError
 from anaphora.files import limits
 
@@ -36,7 +36,7 @@ _FEW = 3
 """Rows from which a column without a single number is no column of numbers with mistakes but a text."""
 
 
-def table_at(path: str | Path, spill: Path | None = None) -> Table:
+def table_at(path: str | Path, spill: Path | None = None) -> Sheet:
     """The table in a file, whose first row is a header (``-``: CSV from standard input)."""
     if str(path) != "-":
         return open_file(path, spill, Hints(header=True))
@@ -48,7 +48,7 @@ def table_at(path: str | Path, spill: Path | None = None) -> Table:
 
 
 def read_table(
-    table: Table, time_field: str | None = None, *, kept: Sequence[str] = (), whole: bool = False
+    table: Sheet, time_field: str | None = None, *, kept: Sequence[str] = (), whole: bool = False
 ) -> tuple[tuple[str, ...], list[Series], str, str]:
     """The columns, the series, and the names of the time and the series column of a table.
 
@@ -105,7 +105,7 @@ def read_table(
     return tuple(names), found, time or "", series or ""
 
 
-def _counted(table: Table, first: str, owners: Sequence[str | None]) -> str | None:
+def _counted(table: Sheet, first: str, owners: Sequence[str | None]) -> str | None:
     """``first``, the first column of numbers, where it counts the steps and so is their time: of all rows, or of those that have the same in one of
     the columns ``owners``."""
     if first.strip().lower() not in COUNTS:
@@ -133,7 +133,7 @@ def _warn_of(name: str, texts: Sequence[str], names: Sequence[str], time: str | 
         )
 
 
-def _name_index(table: Table) -> str | None:
+def _name_index(table: Sheet) -> str | None:
     """Give a first column without a name the name that it gets, if there is one: tables of pandas begin with their index."""
     if not table.names or table.names[0].strip():
         return None
@@ -196,7 +196,7 @@ def _parted(
     ]
 
 
-def _check_header(table: Table) -> None:
+def _check_header(table: Sheet) -> None:
     names = table.names
     if not names:
         raise DataError(f"{table.name} is empty; give a header and at least one row.")
@@ -211,7 +211,7 @@ def _check_header(table: Table) -> None:
         raise DataError(f"{table.name}:1: holds values where the names of the columns belong; add a header.")
 
 
-def _check_first(table: Table, below: Record) -> None:
+def _check_first(table: Sheet, below: Record) -> None:
     """A `DataError` where a name is a date above dates, or a decimal above numbers: then the first row is a step. Whole numbers
     may be names, of sensors or years."""
     for title in table.names:
@@ -224,12 +224,12 @@ def _check_first(table: Table, below: Record) -> None:
             )
 
 
-def _report_first(table: Table) -> None:
+def _report_first(table: Sheet) -> None:
     for record in table.records():
         _check(table, record)
 
 
-def _check(table: Table, record: Record) -> None:
+def _check(table: Sheet, record: Record) -> None:
     if record.problem is None:
         return
     reason, detail = record.problem
@@ -245,7 +245,7 @@ def _check(table: Table, record: Record) -> None:
 
 
 def _special(
-    table: Table, first: Record, time_field: str | None, unnamed: str | None
+    table: Sheet, first: Record, time_field: str | None, unnamed: str | None
 ) -> tuple[str | None, str | None]:
     """The names of the time and of the series column; ``unnamed``: the name that a first column without one got."""
     plain = {title.lower(): title for title in reversed(table.names)}
@@ -267,7 +267,7 @@ def _is_time(value: Any) -> bool:
     return value is not None and (hasattr(value, "isoformat") or looks_like_time(str(value)))
 
 
-def _texts(table: Table, names: Sequence[str]) -> list[str]:
+def _texts(table: Sheet, names: Sequence[str]) -> list[str]:
     """Columns of which no value is a number; only where there are rows enough to tell."""
     numbers: set[str] = set()
     rows = 0
@@ -288,7 +288,7 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value).strip()
 
 
-def _number(table: Table, record: Record, column: str) -> float:
+def _number(table: Sheet, record: Record, column: str) -> float:
     text = _plain(table.cell(record.values, column))
     if text.lower() in MISSING:
         return math.nan

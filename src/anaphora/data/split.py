@@ -92,8 +92,8 @@ def _rows(whole: Any, rule: Split) -> tuple[Any, Any]:
     order = np.random.RandomState(rule.seed).permutation(len(whole))
     facts = {"kind": "held-out", "seed": rule.seed, "count": rule.holdout}
     return (
-        whole.part(np.sort(order[held:]), {**facts, "part": "train"}),
-        whole.part(np.sort(order[:held]), {**facts, "part": "dev"}),
+        whole.take(np.sort(order[held:]), {**facts, "part": "train"}),
+        whole.take(np.sort(order[:held]), {**facts, "part": "dev"}),
     )
 
 

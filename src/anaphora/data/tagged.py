@@ -8,16 +8,12 @@ from typing import Any
 from anaphora.data.conll_sentences import open_sentences
 from anaphora.data.framed import open_frames
 from anaphora.data.opening import Reader
-from anaphora.data.sources.source import Source
-from anaphora.data.vectors import VectorRows
-
-TaggedRows = Source | VectorRows
-"""Pairs whose second side are tags, separated by tabs; the first side are words, or an array ``(time, features)``."""
+from anaphora.data.table import Table
 
 
 def open_tagged(
     data: Any, *, learnt: Mapping[str, Any] | None = None, facts: Mapping[str, Any] | None = None, **read: Any
-) -> TaggedRows:
+) -> Table:
     """Open the frames (see `open_frames`) or sentences (see `open_sentences`) that ``data`` names."""
     if facts is None or facts["kind"] == "vectors":
         frames, data = open_frames(data, **read)

@@ -19,7 +19,7 @@ from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.opening import SPLITS
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import ONE_TEXT
-from anaphora.data.sources.table import Hints
+from anaphora.data.sources.sheet import Hints
 from anaphora.data.spilling import written_whole
 from anaphora.data.text import Text, TextParts
 from anaphora.errors import DataError

@@ -24,8 +24,8 @@ from tokenizers import Tokenizer as Engine
 from anaphora.data import vocabularies
 from anaphora.data.around import Around
 from anaphora.data.bundles import with_tags
-from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK, check_ids
+from anaphora.data.table import Table
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
@@ -254,14 +254,14 @@ class PairTokenizer:
 
     @classmethod
     def train(
-        cls, pairs: Source, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
+        cls, pairs: Table, *, kind: str, vocab_size: int, joint: bool = False, lowercase: bool = False
     ) -> PairTokenizer:
         """Learn the vocabularies from ``pairs``, or from evenly spaced ones when there is a lot of text."""
         learn = functools.partial(Tokenizer.train, kind=kind, vocab_size=vocab_size, lowercase=lowercase)
         return cls.learnt(pairs, learn, None if joint else learn)
 
     @classmethod
-    def learnt(cls, pairs: Source, source: Learner, target: Learner | None) -> PairTokenizer:
+    def learnt(cls, pairs: Table, source: Learner, target: Learner | None) -> PairTokenizer:
         """The tokenizers that functions of texts make of each side; without ``target``, one of both sides."""
         rows = pairs.read(range(0, len(pairs), 1 + pairs.text_bytes // ENOUGH_TEXT))
         sources, targets = (source for source, _ in rows), (target for _, target in rows)
@@ -271,7 +271,7 @@ class PairTokenizer:
         return cls(source(sources), target(targets), False)
 
     @classmethod
-    def of_letters(cls, pairs: Source, *, vocab_size: int, lowercase: bool = False) -> PairTokenizer:
+    def of_letters(cls, pairs: Table, *, vocab_size: int, lowercase: bool = False) -> PairTokenizer:
         """One vocabulary of words with tags (``char+tags``) and of forms without: a letter is the same symbol on both sides."""
         learn = functools.partial(Tokenizer.train, vocab_size=vocab_size, lowercase=lowercase)
         apart = cls.learnt(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from anaphora.data.table import Column, HeldTable
 from anaphora.errors import DataError
 
 ANY_SIZE = "pictures"
@@ -18,57 +17,12 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 """One sequence, ``(time, features)``, or one picture, ``(rows, columns, channels)``."""
 
 
-@dataclass(frozen=True)
-class VectorRows:
-    """Sequences ``(time, features)`` with a label each, held in memory; all have the same features. Or pictures ``(rows,
-    columns, channels)``, all of one size.
-
-    ``facts`` say where they come from; `describe` adds their number and fingerprint.
-    """
-
-    sequences: Sequence[Array]
-    labels: Sequence[str]
-    facts: dict[str, Any]
-    kind: str = field(default="vectors", init=False)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def features(self) -> int:
-        return int(self.sequences[0].shape[-1])
-
-    def read(self, indices: Sequence[int]) -> list[tuple[Array, str]]:
-        """The examples at ``indices``, in that order."""
-        return [(self.sequences[i], self.labels[i]) for i in indices]
-
-    def part(self, chosen: Any, facts: dict[str, Any]) -> VectorPart:
-        """The examples at ``chosen``; ``facts`` say which they are."""
-        sequences, labels = [self.sequences[i] for i in chosen], [self.labels[i] for i in chosen]
-        return VectorPart(sequences, labels, facts, of=self.describe())
-
-    def describe(self) -> dict[str, Any]:
-        """What was read, as JSON; `anaphora.data.opening` takes it to read the same again."""
-        digest = hashlib.sha256()
-        for x, label in zip(self.sequences, self.labels, strict=True):
-            digest.update(f"{x.shape} {len(label)} {label}\n".encode())
-            digest.update(np.ascontiguousarray(x).tobytes())
-        return {
-            **self.facts,
-            "rows": len(self),
-            "features": self.features,
-            "sha256": digest.hexdigest(),
-        }
+SEQUENCES = (Column("input", "array"), Column("label", "label", "target"))
 
 
-@dataclass(frozen=True)
-class VectorPart(VectorRows):
-    """Some examples of a whole, which ``of`` describes."""
-
-    of: dict[str, Any] = field(default_factory=dict)
-
-    def describe(self) -> dict[str, Any]:
-        return {**self.facts, "rows": len(self), "of": self.of}
+def labelled_sequences(sequences: Sequence[Array], labels: Sequence[str], facts: dict[str, Any]) -> HeldTable:
+    """Return sequences ``(time, features)``, all with the same features, or pictures, with a label each, as a table."""
+    return HeldTable(list(zip(sequences, labels, strict=True)), facts, SEQUENCES)
 
 
 def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
@@ -118,7 +72,7 @@ def gather(
     *,
     names: Sequence[str] = (),
     bad_rows: str = "strict",
-) -> VectorRows:
+) -> HeldTable:
     """The rows together, when there is one at least and all have the same features, or are pictures of one size.
 
     ``names``: what each is called where it differs from most. With ``bad_rows`` = "skip" those are left out and counted.
@@ -126,7 +80,7 @@ def gather(
     if not sequences:
         raise DataError(f"{where} holds no sequence; give at least one.")
     if facts.get("scan") == ANY_SIZE:
-        return VectorRows(sequences, labels, facts)
+        return labelled_sequences(sequences, labels, facts)
     shapes = [x.shape if x.ndim == 3 else x.shape[1:] for x in sequences]
     usual = Counter(shapes).most_common(1)[0][0] if names else shapes[0]
     odd = [place for place, shape in enumerate(shapes) if shape != usual]
@@ -147,7 +101,7 @@ def gather(
         sequences, labels = [sequences[i] for i in kept], [labels[i] for i in kept]
         skipped = {**facts.get("skipped", {}), "another size than most": len(odd)}
         facts = {**facts, "skipped": skipped}
-    return VectorRows(sequences, labels, facts)
+    return labelled_sequences(sequences, labels, facts)
 
 
 def picture_size(shape: Sequence[int]) -> str:

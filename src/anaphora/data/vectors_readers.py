@@ -1,10 +1,9 @@
-"""From what a user names (array files, a list of files, folders by label, arrays in Python) to `VectorRows`."""
+"""From what a user names (array files, a list of files, folders by label, arrays in Python) to a table."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from anaphora.data.corpora.vector_corpus import VectorCorpus
 from anaphora.data.files import Verdict
 from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
 from anaphora.data.sources.roles import label_text, text_problem
-from anaphora.data.sources.source import Source
-from anaphora.data.sources.table import Table
+from anaphora.data.sources.sheet import Sheet
 from anaphora.data.spilling import save_arrays
-from anaphora.data.vectors import ANY_SIZE, Array, VectorRows, as_sequence, gather
+from anaphora.data.table import HeldTable, Table
+from anaphora.data.vectors import ANY_SIZE, Array, as_sequence, gather, labelled_sequences
 from anaphora.data.vectors_files import ENDINGS, read_array, read_arrays, read_numbers
 from anaphora.errors import DataError
 
@@ -33,7 +32,7 @@ def read_file(path: Path) -> Any:
     return read_numbers(path)
 
 
-def read_npz(path: Path, *, scan: str = "rows", labelled: bool = True) -> VectorRows:
+def read_npz(path: Path, *, scan: str = "rows", labelled: bool = True) -> HeldTable:
     """``X`` with one sequence or image per row and ``y`` with their labels; ``lengths`` where X is padded, or where
     it holds all steps of all sequences end to end, ``(Σ lengths, features)``."""
     arrays = read_arrays(path)
@@ -47,7 +46,7 @@ def read_npz(path: Path, *, scan: str = "rows", labelled: bool = True) -> Vector
     return _rows(sequences, labels, str(path), scan, _facts("npz", path, scan))
 
 
-def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -> VectorRows:
+def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -> HeldTable:
     """One file with all sequences or images (``.npy``, IDX), and one with their labels (also a line each)."""
     found = read_array(inputs)
     answers = np.array([""] * len(found)) if labels is None else read_array(labels)
@@ -55,15 +54,16 @@ def read_array_files(inputs: Path, labels: Path | None, *, scan: str = "rows") -
     return _rows(list(found), answers, str(inputs), scan, facts)
 
 
-def read_unlabelled(path: Path) -> VectorRows:
+def read_unlabelled(path: Path) -> HeldTable:
     """The sequences of an array file (``.npz`` with X, ``.npy``, IDX) without labels."""
     if path.suffix.lower() != ".npz":
         return read_array_files(path, None)
     rows = read_npz(path, labelled=False)
-    return replace(rows, facts={**rows.facts, "labels": None})
+    rows.facts["labels"] = None
+    return rows
 
 
-def read_listed(pairs: Source, listing: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:
+def read_listed(pairs: Table, listing: Path, *, scan: str = "rows", bad_rows: str = "strict") -> HeldTable:
     """The files that a list of ``path⇥label`` names; paths count from the folder of the list."""
     facts = pairs.describe()
     kept = {key: facts[key] for key in ("bad_rows", "source_field", "target_field") if key in facts}
@@ -77,7 +77,7 @@ def read_listed(pairs: Source, listing: Path, *, scan: str = "rows", bad_rows: s
     )
 
 
-def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -> VectorRows:
+def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -> HeldTable:
     """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file or a picture per sequence."""
     files = files_of(folder)
     if not files:
@@ -97,7 +97,7 @@ def files_of(folder: Path) -> list[Path]:
 
 def _read_files(
     files: Iterable[tuple[str, Path, str]], where: Path, bad_rows: str, scan: str, facts: dict[str, Any]
-) -> VectorRows:
+) -> HeldTable:
     """The sequences of (name, path, label); one that cannot be used is an error, or left out and counted."""
     sequences: list[Array] = []
     names: list[str] = []
@@ -118,8 +118,8 @@ def _read_files(
 
 
 def read_sequences(
-    table: Table, names: Sequence[str], path: Path, bad_rows: str, *, scan: str = "rows"
-) -> VectorRows:
+    table: Sheet, names: Sequence[str], path: Path, bad_rows: str, *, scan: str = "rows"
+) -> HeldTable:
     """Rows whose columns ``names`` hold a sequence of vectors and its label: ``{"sequence": [[…], …], "label": …}``."""
     verdict = Verdict(table.name, bad_rows)
     sequences: list[Array] = []
@@ -146,7 +146,7 @@ def read_sequences(
     return gather(sequences, labels, str(path), facts | fields)
 
 
-def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan: str = "rows") -> VectorRows:
+def hold_vectors(examples: Iterable[Any], role: str, spill: Path | None, *, scan: str = "rows") -> HeldTable:
     """Pairs (array, label) from Python; written to ``spill`` so that a run can be resumed."""
     sequences: list[Array] = []
     labels: list[str] = []
@@ -177,14 +177,14 @@ def generate_vectors(
     seed: int = CORPUS_SEED,
     *,
     scan: str = "rows",
-) -> VectorRows:
+) -> HeldTable:
     """A split of an embedded corpus of vectors."""
     count = corpus.sizes[split] if size is None else size
     drawn, labels = zip(*corpus.generate(variant, split, count, seed), strict=True)
     sequences = [as_sequence(x, f"{corpus.name} {i}", scan=scan) for i, x in enumerate(drawn, start=1)]
     names = {"name": corpus.name, "variant": variant, "split": split, "size": count, "seed": seed}
     facts = names if scan == "rows" else {**names, "scan": scan}
-    return VectorRows(sequences, labels, {"kind": "vectors", "form": "corpus", **facts})
+    return labelled_sequences(sequences, labels, {"kind": "vectors", "form": "corpus", **facts})
 
 
 def _cut(X: Any, lengths: Any, where: str) -> list[Any]:
@@ -198,7 +198,7 @@ def _cut(X: Any, lengths: Any, where: str) -> list[Any]:
     return [x[:n] for x, n in zip(X, sizes, strict=True)]
 
 
-def _rows(sequences: list[Any], labels: Any, where: str, scan: str, facts: dict[str, Any]) -> VectorRows:
+def _rows(sequences: list[Any], labels: Any, where: str, scan: str, facts: dict[str, Any]) -> HeldTable:
     if len(labels) != len(sequences) or labels.ndim != 1:
         raise DataError(
             f"{where}: there are {len(sequences)} sequences and labels of the shape {labels.shape}; "

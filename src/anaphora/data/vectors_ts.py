@@ -11,7 +11,8 @@ import numpy as np
 
 from anaphora.data.files import Verdict
 from anaphora.data.numeric import is_number
-from anaphora.data.vectors import Array, VectorRows, as_sequence, gather
+from anaphora.data.table import HeldTable
+from anaphora.data.vectors import Array, as_sequence, gather
 from anaphora.data.vectors_files import whole_bytes
 from anaphora.errors import DataError
 
@@ -21,7 +22,7 @@ def is_ts(path: str | Path) -> bool:
     return ".ts" in [ending.lower() for ending in Path(path).suffixes[-2:]]
 
 
-def read_ts(path: Path, *, bad_rows: str = "strict", labelled: bool = True) -> VectorRows:
+def read_ts(path: Path, *, bad_rows: str = "strict", labelled: bool = True) -> HeldTable:
     """The series of a ``.ts`` file as sequences ``(time, features)`` with their labels.
 
     After a head (``@classLabel true a b``) and ``@data`` a line holds one series: the values of each feature with commas between them, features

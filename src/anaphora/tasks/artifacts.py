@@ -20,7 +20,7 @@ from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, Vecto
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import PACKED
 from anaphora.data.series_scale import Columns
-from anaphora.data.sources.source import Source
+from anaphora.data.table import Table
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
@@ -47,7 +47,7 @@ def learn_tokenizer(
     return own_tokenizer(own, texts, **size)
 
 
-def learn_sides(s: SidesSettings, pairs: Source) -> PairTokenizer:
+def learn_sides(s: SidesSettings, pairs: Table) -> PairTokenizer:
     """Return the tokenizers of both sides of ``pairs``."""
     if s.joint and s.source_tokens == "char+tags":
         return PairTokenizer.of_letters(pairs, vocab_size=s.vocab_size, lowercase=s.lowercase)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
-from anaphora.data.sources.table import Table
+from anaphora.data.sources.sheet import Sheet
 from anaphora.errors import DataError
 from anaphora.search._hypothesis import NotANumberError
 
@@ -36,7 +36,7 @@ def given_inputs(data: Any, learnt: Mapping[str, Any]) -> list[Any]:
     return column_of(table, choose_input("the table", table.names, learnt, None))
 
 
-def column_of(table: Table, name: str) -> list[Any]:
+def column_of(table: Sheet, name: str) -> list[Any]:
     """The values of one column; a missing one is an error that names its row."""
     found = []
     for record in table.records():

@@ -14,7 +14,7 @@ from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import TARGET, TARGET_OF_TABLE
 from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
-from anaphora.data.sources.table import Table
+from anaphora.data.sources.sheet import Sheet
 from anaphora.errors import DataError
 from anaphora.tasks.given import column_of
 
@@ -117,7 +117,7 @@ def given_labels(data: Any, fields: dict[str, str | None]) -> Sequence[Any] | No
     return None
 
 
-def _present(table: Table, column: str) -> Iterator[Any]:
+def _present(table: Sheet, column: str) -> Iterator[Any]:
     """The values of a column; missing ones are left out here, since the reader reports or skips their rows."""
     for record in table.records():
         try:

@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from anaphora.data.contexts import Context
-from anaphora.data.labelled import Labelled
 from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs
 from anaphora.data.labelled_rows import Input, in_order, together
-from anaphora.data.sources.source import Source
 from anaphora.data.symbols import BOS
+from anaphora.data.table import Table
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, VectorInput
 from anaphora.models.encoders import RecurrentEncoder
@@ -131,12 +130,12 @@ class SequenceReader(Estimator):
     inputs_: Any
     settings_: Any
 
-    def _learn_symbols(self, data: Source, sides: int = 1) -> Tokenizer:
+    def _learn_symbols(self, data: Table, sides: int = 1) -> Tokenizer:
         """A tokenizer of the first ``sides`` texts of the rows; of much text a part is read."""
         rows = data.read(range(0, len(data), 1 + data.text_bytes // ENOUGH_TEXT))
         return learn_tokenizer(self.settings_, (text for row in rows for text in row[:sides]))
 
-    def _symbols(self, data: Labelled) -> float:
+    def _symbols(self, data: Table) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
         lengths = [len(x) + 1 for x in self._encode([row[0] for row in rows])]
         return sum(lengths) / len(lengths) * len(data)

@@ -100,7 +100,7 @@ class Recordings:
             raise DataError(f"{one.name} was changed while it was in use; start again and leave it alone.")
         return self._keep(i, found)
 
-    def part(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
+    def take(self, indices: Sequence[int], facts: dict[str, Any]) -> Recordings:
         """Some of them; ``facts`` say which. What they are part of is described under "of"."""
         chosen, facts = [int(i) for i in indices], {**facts, "form": "held-out"}
         return Recordings(

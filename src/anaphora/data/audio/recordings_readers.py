@@ -20,7 +20,7 @@ from anaphora.data.opening import Reader
 from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
-from anaphora.data.sources.source import Source
+from anaphora.data.table import Table
 from anaphora.data.vectors import as_sequence
 from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
@@ -105,7 +105,7 @@ def _check_list(path: Path) -> None:
         )
 
 
-def _listed(path: Path, pairs: Source, bad_rows: str, features: Features) -> Recordings:
+def _listed(path: Path, pairs: Table, bad_rows: str, features: Features) -> Recordings:
     """The recordings of a list: rows of a file of sound, beside the list, and its transcript."""
     described, verdict = pairs.describe(), Verdict(str(path), bad_rows, pairs.place)
     verdict.skipped.update(described["skipped"])

@@ -9,7 +9,7 @@ from typing import Any
 from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import ending_of
 from anaphora.data.sources.roles import text_problem
-from anaphora.data.sources.table import Record, Table
+from anaphora.data.sources.sheet import Record, Sheet
 from anaphora.errors import DataError
 
 
@@ -19,7 +19,7 @@ def text_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not path.parent.name.startswith(".") and path.name[0] != ".")
 
 
-class TextFolder(Table):
+class TextFolder(Sheet):
     """A row for each of the ``files``: what is written in it, and the name of its folder as the label. Files are read one by
     one, and none is held."""
 

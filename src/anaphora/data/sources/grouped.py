@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from anaphora.data.conll_examples import split_words
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.roles import SOURCE, TARGET, BadRow, Role
-from anaphora.data.sources.table import Hints, Record, Table
+from anaphora.data.sources.sheet import Hints, Record, Sheet
 from anaphora.errors import DataError
 
 WORDS = ("word", "token", "form")
@@ -40,7 +40,7 @@ def word_rows(
         return None
 
 
-def by_sentence(table: Table) -> SentenceTable | None:
+def by_sentence(table: Sheet) -> SentenceTable | None:
     """``table`` with a sentence a row; None where no column numbers sentences, or none holds single words."""
     marks = [name for name in table.names if re.sub("[^a-z]", "", name.lower()) in _SENTENCES]
     words = [name for name in table.names if name.lower() in WORDS]
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     values: list[Any]
 
 
-class SentenceTable(Table):
+class SentenceTable(Sheet):
     """The sentences of a ``table`` with a word a row: each column holds a list, with a value for every word.
 
     ``mark`` is the column that tells sentences apart. A row in which it is empty goes on with the sentence before, as do those with the
@@ -65,7 +65,7 @@ class SentenceTable(Table):
 
     kind = "word rows"
 
-    def __init__(self, table: Table, mark: str, word: str):
+    def __init__(self, table: Sheet, mark: str, word: str):
         self._table, self._mark, self.word = table, mark, word
         self.name, self.facts = table.name, table.facts
         self.names = [name for name in table.names if name != mark]

@@ -1,4 +1,4 @@
-"""From a table to a `Source`: the rows that can be used, in their file or written to one."""
+"""From a table to a `Table`: the rows that can be used, in their file or written to one."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from anaphora.data.sources.roles import (
     choose_columns,
     parts_of,
 )
-from anaphora.data.sources.source import Column, MemorySource, Source, Values
-from anaphora.data.sources.table import Hints, Table, TextTable
+from anaphora.data.sources.sheet import Hints, Sheet, TextSheet
 from anaphora.data.spilling import written_whole
+from anaphora.data.table import Column, HeldTable, Table, Values
 from anaphora.errors import DataError
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
@@ -70,12 +70,12 @@ class FileRows:
         return DataError(f"{self.file.name} was changed while it was in use; start again and leave it alone.")
 
 
-class FileSource(Source):
+class FileTable(Table):
     """Rows of a text file, read and parsed on access."""
 
     def __init__(
         self,
-        table: TextTable,
+        table: TextSheet,
         rows: FileRows,
         columns: tuple[Column, ...],
         facts: dict[str, Any],
@@ -107,7 +107,7 @@ class FileSource(Source):
 
 
 def source_of(
-    table: Table,
+    table: Sheet,
     roles: Sequence[Role],
     given: Mapping[str, str | None],
     *,
@@ -115,7 +115,7 @@ def source_of(
     learnt: Mapping[str, Any] | None = None,
     spill: Path | None = None,
     keep: str = "",
-) -> Source:
+) -> Table:
     """The rows of ``table`` that have a usable value for every role.
 
     A table that is no text file is written as JSON lines: into the file ``keep`` of the folder ``spill``, so that it can
@@ -125,19 +125,19 @@ def source_of(
     verdict = Verdict(table.name, bad_rows)
     names, facts = _columns(table, roles, given, learnt, verdict)
     columns = tuple(Column(name, role.kind, role.side) for name, role in zip(names, roles, strict=True))
-    if isinstance(table, TextTable):
+    if isinstance(table, TextSheet):
         starts, sizes = _places(table, names, roles, verdict)
         verdict.require(len(starts))
         rows = FileRows(table.file, starts, sizes)
         described = {"kind": table.kind, "bad_rows": bad_rows, "skipped": dict(verdict.skipped), **facts}
-        return FileSource(table, rows, columns, described, int(sizes.sum(dtype=np.int64)))
+        return FileTable(table, rows, columns, described, int(sizes.sum(dtype=np.int64)))
     values = _usable(table, names, roles, verdict)
     if keep:  # from Python: a file has an end
         values = bounded(values, table.name)
     if keep and spill is None:
         held = list(values)
         verdict.require(len(held))
-        return MemorySource(
+        return HeldTable(
             held, {"kind": "memory", "skipped": dict(verdict.skipped), **facts}, columns, table.name
         )
     lines = (json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n" for row in values)
@@ -173,7 +173,7 @@ def bounded(rows: Iterable[R], name: str, most: int | None = None) -> Iterator[R
 
 
 def _columns(
-    table: Table,
+    table: Sheet,
     roles: Sequence[Role],
     given: Mapping[str, str | None],
     learnt: Mapping[str, Any] | None,
@@ -219,7 +219,7 @@ def _tagged(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str 
     return dict(found)
 
 
-def _usable(table: Table, names: Sequence[str], roles: Sequence[Role], verdict: Verdict) -> Iterator[Values]:
+def _usable(table: Sheet, names: Sequence[str], roles: Sequence[Role], verdict: Verdict) -> Iterator[Values]:
     for record in table.records():
         try:
             if record.problem:
@@ -230,7 +230,7 @@ def _usable(table: Table, names: Sequence[str], roles: Sequence[Role], verdict: 
 
 
 def _places(
-    table: TextTable, names: Sequence[str], roles: Sequence[Role], verdict: Verdict
+    table: TextSheet, names: Sequence[str], roles: Sequence[Role], verdict: Verdict
 ) -> tuple[Places, Sizes]:
     """Where the usable rows lie."""
     if isinstance(table, TsvTable):

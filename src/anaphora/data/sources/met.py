@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anaphora.data.sources.report import heard, say
-from anaphora.data.sources.source import READ_AHEAD, Source
+from anaphora.data.table import READ_AHEAD, Table
 
 LEAST = 20
 """Dev rows with such an input from which on they are reported, if they are at least `SHARE` of all."""
@@ -21,7 +21,7 @@ def report_met(train: Any, dev: Any) -> None:
     Several answers to one question, several translations of one sentence and rows that come twice are no test of new inputs: rows are
     held out one by one, so the others of their kind stay in training.
     """
-    if not heard() or not isinstance(train, Source) or not isinstance(dev, Source):
+    if not (heard() and _texts(train) and _texts(dev)):
         return
     if train.text_bytes + dev.text_bytes > MOST_TEXT or "corpus" in (
         train.facts.get("kind"),
@@ -38,9 +38,13 @@ def report_met(train: Any, dev: Any) -> None:
         )
 
 
-def _inputs(rows: Source) -> Iterator[tuple[Any, ...]]:
+def _inputs(rows: Table) -> Iterator[tuple[Any, ...]]:
     """What each row is answered from: all of it but what is to be answered."""
     places = [place for place, column in enumerate(rows.columns) if column.role != "target"]
     for begin in range(0, len(rows), READ_AHEAD):
         for values in rows.read(range(begin, min(begin + READ_AHEAD, len(rows)))):
             yield tuple(values[place] for place in places)
+
+
+def _texts(data: Any) -> bool:
+    return isinstance(data, Table) and not data.holds_vectors

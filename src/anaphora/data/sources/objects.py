@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anaphora.data.sources.roles import BadRow, Role
-from anaphora.data.sources.table import ObjectTable, leaves
+from anaphora.data.sources.sheet import ObjectSheet, leaves
 from anaphora.errors import DataError
 
 _BATCH = 1024
-Opener = Callable[[Any, str], ObjectTable | None]
+Opener = Callable[[Any, str], ObjectSheet | None]
 
 
 class XY(NamedTuple):
@@ -22,7 +22,7 @@ class XY(NamedTuple):
     y: Any
 
 
-def table_of(data: Any, where: str) -> ObjectTable | None:
+def table_of(data: Any, where: str) -> ObjectSheet | None:
     """The table that ``data`` is, called ``where`` in sentences; None where it has no named columns.
 
     A pandas, polars, Arrow or Hugging Face table, anything with ``columns`` that are found by name, a mapping of names to
@@ -35,12 +35,12 @@ def table_of(data: Any, where: str) -> ObjectTable | None:
     return opener(data, where) or (_duck(data, where) if opener is not _duck else None)
 
 
-def pairs_table(examples: Iterable[Any], roles: Sequence[Role], where: str) -> ObjectTable:
+def pairs_table(examples: Iterable[Any], roles: Sequence[Role], where: str) -> ObjectSheet:
     """An iterable of tuples, one value for each role, as a table."""
     return _Tuples(where, [role.side for role in roles], lambda: examples)
 
 
-class _Tuples(ObjectTable):
+class _Tuples(ObjectSheet):
     def cell(self, values: Any, name: str) -> Any:
         what = "a pair of texts" if len(self.names) == 2 else f"{len(self.names)} values"
         if len(self.names) == 1:
@@ -106,22 +106,22 @@ def _plain(column: Any) -> Iterable[Any]:
     return column  # type: ignore[no-any-return]
 
 
-def _pandas(data: Any, where: str) -> ObjectTable | None:
+def _pandas(data: Any, where: str) -> ObjectSheet | None:
     if not hasattr(data, "itertuples"):
         return None
-    return ObjectTable(
+    return ObjectSheet(
         where, list(data.columns), lambda: data.itertuples(index=False, name=None), form="pandas"
     )
 
 
-def _polars(data: Any, where: str) -> ObjectTable | None:
+def _polars(data: Any, where: str) -> ObjectSheet | None:
     data = data.collect() if hasattr(data, "collect") else data
     if not hasattr(data, "iter_rows"):
         return None
-    return ObjectTable(where, list(data.columns), lambda: data.iter_rows(), form="polars")
+    return ObjectSheet(where, list(data.columns), lambda: data.iter_rows(), form="polars")
 
 
-def _arrow(data: Any, where: str) -> ObjectTable | None:
+def _arrow(data: Any, where: str) -> ObjectSheet | None:
     if not hasattr(data, "schema"):
         return None
 
@@ -133,27 +133,27 @@ def _arrow(data: Any, where: str) -> ObjectTable | None:
             yield from batch.to_pylist()
 
     if not hasattr(data, "to_batches") and hasattr(data, "to_pylist"):  # one batch
-        return ObjectTable(where, data.schema.names, lambda: data.to_pylist(), form="Arrow")
-    return ObjectTable(where, data.schema.names, rows, form="Arrow")
+        return ObjectSheet(where, data.schema.names, lambda: data.to_pylist(), form="Arrow")
+    return ObjectSheet(where, data.schema.names, rows, form="Arrow")
 
 
-def _hugging_face(data: Any, where: str) -> ObjectTable | None:
+def _hugging_face(data: Any, where: str) -> ObjectSheet | None:
     if isinstance(data, Mapping):
         return None  # a DatasetDict: its splits are taken apart before
     first = next(iter(data), None)
     names = getattr(data, "column_names", None) or list(first or ())
-    return ObjectTable(where, leaves(first) if first else names, lambda: data, form="Hugging Face")
+    return ObjectSheet(where, leaves(first) if first else names, lambda: data, form="Hugging Face")
 
 
-def _duck(data: Any, where: str) -> ObjectTable | None:
+def _duck(data: Any, where: str) -> ObjectSheet | None:
     if isinstance(data, Mapping):
         columns = {str(name): list(_plain(column)) for name, column in data.items()}
         if len({len(column) for column in columns.values()}) != 1:
             raise DataError(f"{where}: its columns are not equally long; give each a value for every row.")
-        return ObjectTable(where, list(columns), lambda: zip(*columns.values(), strict=True))
+        return ObjectSheet(where, list(columns), lambda: zip(*columns.values(), strict=True))
     names = getattr(data, "columns", None)
     if names is not None and not callable(names) and hasattr(data, "shape") and hasattr(data, "__getitem__"):
-        return ObjectTable(
+        return ObjectSheet(
             where, list(names), lambda: zip(*(_plain(data[name]) for name in names), strict=True)
         )
     if isinstance(data, Sequence):
@@ -162,11 +162,11 @@ def _duck(data: Any, where: str) -> ObjectTable | None:
     return None
 
 
-def _dictionaries(rows: Iterable[Any], first: Any, where: str) -> ObjectTable | None:
-    return ObjectTable(where, leaves(first), lambda: rows) if isinstance(first, Mapping) else None
+def _dictionaries(rows: Iterable[Any], first: Any, where: str) -> ObjectSheet | None:
+    return ObjectSheet(where, leaves(first), lambda: rows) if isinstance(first, Mapping) else None
 
 
-def peeked(data: Iterable[Any], where: str) -> tuple[Any, Iterator[Any], ObjectTable | None]:
+def peeked(data: Iterable[Any], where: str) -> tuple[Any, Iterator[Any], ObjectSheet | None]:
     """The first element of an iterable, the whole of it again, and the table that it is, if it has dictionaries."""
     try:
         whole = iter(data)

@@ -1,4 +1,4 @@
-"""`open_source`: from whatever a user names to a `Source`."""
+"""`open_source`: from whatever a user names to a `Table`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from anaphora.data.opening import Reader
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.indexed import source_of
 from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
-from anaphora.data.sources.parallel import ParallelSource
+from anaphora.data.sources.parallel import ParallelTable
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TEXT_PAIR, Role, with_parts
-from anaphora.data.sources.source import PAIR, Column, MemorySource, Source
-from anaphora.data.sources.table import Hints, Table
+from anaphora.data.sources.sheet import Hints, Sheet
+from anaphora.data.table import PAIR, Column, HeldTable, Table
 from anaphora.errors import DataError
 
 SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "test": "test"}
@@ -33,7 +33,7 @@ def open_source(
     learnt: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
     **fields: str | None,
-) -> Source:
+) -> Table:
     """The rows that ``data`` names, with a column for each of ``roles``.
 
     data: path of a file in one of the `formats` (CSV, TSV, JSON lines, JSON, Parquet, Arrow; also packed as ``.gz``,
@@ -45,10 +45,10 @@ def open_source(
     fields: which column plays a role: ``source_field="text"``; by number in a file without a header; with dots for
         objects inside objects. By default usual names are looked for.
     bad_rows: "strict" raises a `DataError` that names the first bad row; "skip" leaves bad rows out and counts
-        them in `Source.describe`.
+        them in `Table.describe`.
     spill: folder into which rows from Python are written (as ``<role>.jsonl``) so that they can be opened again, and in
         which compressed files are unpacked; without it they are held in memory.
-    learnt: what `Source.describe` said of the data a model was trained on, whose columns are then looked for first.
+    learnt: what `Table.describe` said of the data a model was trained on, whose columns are then looked for first.
     facts: what it said of these very data, which are then read as they were then.
 
         >>> len(open_source([("two dogs", "zwei Hunde")]))
@@ -64,7 +64,7 @@ def open_source(
             return _generated(roles, name, variant or None, SPLITS[role], **drawn)
         return _of_file(data, roles, role, fields, facts, read)
     if two_paths(data):
-        return ParallelSource(data, bad_rows, spill)
+        return ParallelTable(data, bad_rows, spill)
     return _of_objects(data, roles, role, fields, read)
 
 
@@ -75,12 +75,12 @@ def _of_file(
     fields: Mapping[str, str | None],
     facts: Mapping[str, Any] | None,
     read: dict[str, Any],
-) -> Source:
+) -> Table:
     """The rows of a file; ``read`` are the options that every source takes."""
     spill, learnt = read["spill"], read["learnt"]
     named = with_parts(fields.values())
     try:
-        table: Table = open_file(path, spill, Hints(named, facts, learnt))
+        table: Sheet = open_file(path, spill, Hints(named, facts, learnt))
     except DataError:
         if SPLITS[role] != "dev" or not named:
             raise
@@ -92,7 +92,7 @@ def _of_file(
 
 def _of_objects(
     data: Any, roles: Sequence[Role], role: str, fields: Mapping[str, str | None], read: dict[str, Any]
-) -> Source:
+) -> Table:
     """The rows of tables and iterables from Python, kept in a file of their own where ``spill`` names a folder."""
     where, keep = f"the {role} table", f"{role}.jsonl"
     if is_xy(data):
@@ -130,7 +130,7 @@ def _generated(
     split: str,
     size: int | None = None,
     seed: int = CORPUS_SEED,
-) -> MemorySource:
+) -> HeldTable:
     _, variant = corpora.find(name, variant)
     pairs = corpora.generate(name, variant, split, size, seed)
     facts = {
@@ -142,7 +142,7 @@ def _generated(
         "seed": seed,
     }
     columns = tuple(Column(one.side, one.kind, one.side) for one in roles) if len(roles) == 2 else PAIR
-    return MemorySource(pairs, facts, columns)
+    return HeldTable(pairs, facts, columns)
 
 
 ROW_READER = Reader(open_source)

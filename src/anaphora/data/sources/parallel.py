@@ -11,11 +11,11 @@ import numpy as np
 from anaphora.data.files import TextFile, Verdict
 from anaphora.data.lines import SPACE, Lines, scan
 from anaphora.data.sources.indexed import FileRows
-from anaphora.data.sources.source import PAIR, Source, Values
+from anaphora.data.table import PAIR, Table, Values
 from anaphora.errors import DataError
 
 
-class ParallelSource(Source):
+class ParallelTable(Table):
     """Line i of one file with line i of another. A line that cannot be used in one takes its partner with it."""
 
     columns = PAIR

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 from anaphora.data.sources.roles import parts_of
-from anaphora.data.sources.source import Source
-from anaphora.data.sources.table import Table
+from anaphora.data.sources.sheet import Sheet
+from anaphora.data.table import Table
 
 _MANY = 50_000
 """Rows whose labels are counted."""
@@ -45,13 +45,13 @@ def report_held(dev: int, whole: int, what: str = "rows", *, last: bool = False)
     )
 
 
-def report(table: Table, source: Source) -> None:
+def report(table: Sheet, source: Table) -> None:
     """Report what was detected in an opened file."""
     if heard():  # labels are counted for it
         say(reading(table, source))
 
 
-def reading(table: Table, source: Source) -> str:
+def reading(table: Sheet, source: Table) -> str:
     """``read a.csv: 5 572 rows, comma, header, source="message", target="class" (2 classes)``."""
     parts = [f"{len(source):,} row{'s' if len(source) != 1 else ''}".replace(",", " ")]
     parts += filter(None, [table.detected()])

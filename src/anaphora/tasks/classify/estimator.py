@@ -15,13 +15,13 @@ from torch import Tensor
 from anaphora.data.asked import filled
 from anaphora.data.batching import HELD_TEXT
 from anaphora.data.features_own import of_vectors
-from anaphora.data.labelled import LABELLED_READER, Labelled, open_labelled
+from anaphora.data.labelled import LABELLED_READER, open_labelled
 from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
-from anaphora.data.sources.source import Source
 from anaphora.data.split import Split
-from anaphora.data.vectors import ANY_SIZE, VectorRows
+from anaphora.data.table import Table
+from anaphora.data.vectors import ANY_SIZE
 from anaphora.errors import AnaphoraError
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
@@ -97,7 +97,7 @@ class Classifier(SequenceReader):
     targets_: Targets
     _estimator_type = "classifier"
     _donor: Any = None
-    _seen: Labelled
+    _seen: Table
     _labels = "str"
     _chosen: float | None = None  # the threshold of several labels, where dev data choose it
 
@@ -110,7 +110,7 @@ class Classifier(SequenceReader):
 
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Labelled, Labelled]:
+    ) -> tuple[Table, Table]:
         self._donor = sense_donor(self.settings_.init) if self.settings_.init else None
         if self._donor is not None:
             of_task(self._donor, self.task(), self.settings_.init)
@@ -126,7 +126,7 @@ class Classifier(SequenceReader):
             **fields,
         )
 
-    def _learn(self, data: Labelled) -> None:
+    def _learn(self, data: Table) -> None:
         targets = Targets.learn(self.settings_.target, labels_of(data))
         suit_preset(self, data, targets)
         check_fits(self.settings_, data, looks=self._donor is not None)
@@ -134,8 +134,8 @@ class Classifier(SequenceReader):
         s = self.settings_
         if self._donor is not None:
             self.inputs_ = self._donor.inputs_
-        elif isinstance(data, VectorRows):
-            self.inputs_ = VectorInputs.learn(data.sequences, s.scale, of_vectors(s.features))
+        elif data.holds_vectors:
+            self.inputs_ = VectorInputs.learn(data.column(0), s.scale, of_vectors(s.features))
             suit_vectors(self, data)
         elif self._direct or s.model == "fasttext":
             self.inputs_ = learn_ngrams(s, (text for text, _ in data.read(range(len(data)))))
@@ -152,13 +152,13 @@ class Classifier(SequenceReader):
         settle_r_drop(self)
         self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
 
-    def _check_labels(self, data: Labelled, *names: str) -> None:
+    def _check_labels(self, data: Table, *names: str) -> None:
         check_shared(self.targets_, labels_of(data), *names)
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))
 
-    def _train_by_steps(self, run: RunFolder, data: Labelled, *rest: Any, **how: Any) -> TrainingResult:
+    def _train_by_steps(self, run: RunFolder, data: Table, *rest: Any, **how: Any) -> TrainingResult:
         self._seen = data  # first weights may depend on them
         try:
             return super()._train_by_steps(run, data, *rest, **how)
@@ -202,7 +202,7 @@ class Classifier(SequenceReader):
             parts |= self.inputs_.framing
         return build_classifier(self.settings_, outputs=self.targets_.size, **parts)
 
-    def _objective_and_batches(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Table, dev: Table) -> tuple[Objective, Batches]:
         s = self.settings_
         truth = self.targets_.encode(labels_of(data))
         cut_by: dict[str, Any] = {
@@ -211,7 +211,7 @@ class Classifier(SequenceReader):
             "seed": s.seed,
         }
         objective = self._objective(truth, dev)
-        if isinstance(data, Source) and data.text_bytes > HELD_TEXT:
+        if data.text_bytes > HELD_TEXT and not data.holds_vectors:
             return objective, ReadBatches(data, self._beginnings, truth, **cut_by)
         sources, _ = zip(*data.read(range(len(data))), strict=True)
         inputs = self._encode(sources)
@@ -223,7 +223,7 @@ class Classifier(SequenceReader):
         """Training texts as they are read when the model is used: as far as ``max_tokens``."""
         return [x[: self._longest] for x in self._encode(texts)]
 
-    def _solve(self, data: Labelled, dev: Labelled, reporter: Reporter | None) -> dict[str, float]:
+    def _solve(self, data: Table, dev: Table, reporter: Reporter | None) -> dict[str, float]:
         self.model_ = self._fresh_model()
         assert isinstance(self.model_, Direct)
         texts, labels = zip(*data.read(range(len(data))), strict=True)
@@ -245,14 +245,14 @@ class Classifier(SequenceReader):
         found = rival_of(self, run)
         return "" if found is None else found.advice
 
-    def _objective(self, truth: Any, dev: Labelled) -> ClassificationObjective:
+    def _objective(self, truth: Any, dev: Table) -> ClassificationObjective:
         """What is minimised, for training examples with the encoded labels ``truth``."""
         held, wanted = zip(*dev.read(range(len(dev))), strict=True)
         texts = [_outline(x) for x in held[:8]] if self.inputs_.kind == "vectors" else held
         shown = cut(self._encode(held), self._longest, "dev examples")
         return ClassificationObjective(self.settings_, self.targets_, truth, (shown, list(wanted)), texts)
 
-    def _after_steps(self, run: RunFolder, dev: Labelled, result: TrainingResult) -> TrainingResult:
+    def _after_steps(self, run: RunFolder, dev: Table, result: TrainingResult) -> TrainingResult:
         return settle_threshold(self, run, dev, result)
 
     def _weights(self) -> dict[str, Tensor]:
@@ -262,7 +262,7 @@ class Classifier(SequenceReader):
         self._chosen, weights = taken(tensors)
         super()._rebuild(weights, device)
 
-    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Labelled, Labelled]:
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Table, Table]:
         return LABELLED_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
@@ -351,7 +351,7 @@ class Classifier(SequenceReader):
         own = own_scores(self.settings_, self.targets_, labels, found, measured)
         return {"examples": len(labels), **measured, **own}
 
-    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Labelled:
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:
         rows = open_labelled(
             data,
             role="test",
@@ -363,7 +363,7 @@ class Classifier(SequenceReader):
         self._check_labels(rows, "data")
         return rows
 
-    def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
+    def _judge(self, data: Table, options: Mapping[str, Any]) -> Judged:
         threshold = self._options(**options)["threshold"]
         given, labels = zip(*data.read(range(len(data))), strict=True)
         scores, seconds = timed(self._scores, given)

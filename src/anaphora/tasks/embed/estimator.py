@@ -11,11 +11,10 @@ from torch import nn
 
 from anaphora.data.alike import ALIKE_READER, AlikeBatches, check_alike, open_alike, positives_of
 from anaphora.data.alike_lookups import Lookups
-from anaphora.data.labelled import Labelled
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input
 from anaphora.data.split import Split
-from anaphora.data.vectors import VectorRows
+from anaphora.data.table import Table
 from anaphora.errors import DataError
 from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans, unit
 from anaphora.probe.trace import Trace
@@ -62,7 +61,7 @@ class Embedder(SequenceReader):
 
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Labelled, Labelled]:
+    ) -> tuple[Table, Table]:
         s = self.settings_
         read = {"positives": self._given.get("positives", "auto"), "spill": spill, "bad_rows": s.bad_rows}
         rule = Split("rows", s.holdout, s.seed)
@@ -71,10 +70,10 @@ class Embedder(SequenceReader):
         self.settings_ = s.model_copy(update={"positives": positives_of(train)})  # what config.json then says
         return train, dev
 
-    def _learn(self, data: Labelled) -> None:
+    def _learn(self, data: Table) -> None:
         s = self.settings_
-        if isinstance(data, VectorRows):
-            self.inputs_ = VectorInputs.learn(data.sequences, s.scale)
+        if data.holds_vectors:
+            self.inputs_ = VectorInputs.learn(data.column(0), s.scale)
             return
         if s.frontend != "none":
             raise DataError("frontend reads frames of vectors, but the data are texts; leave it out.")
@@ -83,14 +82,14 @@ class Embedder(SequenceReader):
     def _vocabulary(self) -> dict[str, int]:
         return {**self.inputs_.sizes, "vector": self.settings_.vector_size}
 
-    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Labelled, Labelled]:
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Table, Table]:
         return ALIKE_READER.reopen(recipe.data, run.path / "data", positives=self.settings_.positives)
 
     def _fresh_model(self) -> nn.Module:
         seed_everything(self.settings_.seed, "model")
         return build_embedder(self.settings_, self.inputs_)
 
-    def _objective_and_batches(self, data: Labelled, dev: Labelled) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Table, dev: Table) -> tuple[Objective, Batches]:
         s = self.settings_
         cut_by = {"batch_tokens": s.batch_tokens, "max_tokens": s.max_tokens, "seed": s.seed}
         batches = AlikeBatches(data, self._encode, s.positives, **cut_by)
@@ -99,7 +98,7 @@ class Embedder(SequenceReader):
             raise DataError(f"a batch of batch_tokens = {s.batch_tokens} {problem}")
         return ContrastiveObjective(s, self._asked(dev)), batches
 
-    def _asked(self, rows: Labelled) -> Lookups:
+    def _asked(self, rows: Table) -> Lookups:
         return Lookups.of(rows.read(range(len(rows))), positives_of(rows), self._read)
 
     @overload
@@ -136,12 +135,12 @@ class Embedder(SequenceReader):
         rows = self._asked(self._open_test(data, bad_rows, **asked))
         return {"examples": len(rows.queries), **retrieval(self.settings_, *self._looked_up(rows), rows)[0]}
 
-    def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Labelled:
+    def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Table:
         self._check_fields({key: value for key, value in asked.items() if key != "positives"})
         strict = bad_rows or self.settings_.bad_rows
         return open_alike(data, role="test", bad_rows=strict, learnt=self.recipe_.trained_on, **asked)
 
-    def _judge(self, data: Labelled, options: Mapping[str, Any]) -> Judged:
+    def _judge(self, data: Table, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
         rows = self._asked(data)
         both, seconds = timed(lambda _: self._looked_up(rows), [rows])

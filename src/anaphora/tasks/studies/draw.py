@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from anaphora.data.labelled import open_labelled
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.draw import Draw
 from anaphora.settings import TrainingSettings, build
@@ -123,11 +122,11 @@ class _Batches:
 def _pictures(corpus: str, role: str) -> np.ndarray[Any, np.dtype[np.float32]]:
     """``(n, rows, columns, channels)`` from 0 to 1. Files have no dev pictures of their own: their last tenth becomes that."""
     rows = open_labelled(corpus, role=role, scan="picture")
-    if not isinstance(rows, VectorRows):
+    if not rows.holds_vectors:
         raise DataError(
             f"{corpus} holds texts; DRAW learns from pictures: an .npz with X and y, or a folder of them."
         )
-    found: np.ndarray[Any, np.dtype[np.floating[Any]]] = np.stack(list(rows.sequences))
+    found: np.ndarray[Any, np.dtype[np.floating[Any]]] = np.stack(rows.column(0))
     least, greatest = float(found.min()), float(found.max())
     if least < 0 or greatest > 255:
         raise DataError(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.settings.classify import PICTURES, ClassifierSettings
 from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded, forget_preset, take_preset
 
 if TYPE_CHECKING:
-    from anaphora.data.labelled import Labelled
     from anaphora.data.labelled_targets import Targets
-    from anaphora.data.sources.source import Source
+    from anaphora.data.table import Table
     from anaphora.tasks.classify.estimator import Classifier
 
 LEAST = 200
@@ -53,7 +51,7 @@ MOST_NUMBERS = 5_000_000
 """Numbers of all training sequences up to which random convolutions are fitted in a minute or two, and in 2 GB."""
 
 
-def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
+def suit_preset(m: Classifier, data: Table, targets: Targets) -> None:
     """Take a preset that is fitted in one go, `ngrams` for texts and `rocket` for sequences of vectors, where the user has named no model
     and set nothing that is about networks.
 
@@ -61,28 +59,24 @@ def suit_preset(m: Classifier, data: Labelled, targets: Targets) -> None:
     Single words, very many texts or classes, and pictures are left to networks, and so are embedded corpora, which are there to show them.
     """
     forget_preset(m, "ngrams", "rocket")
-    texts = not isinstance(data, VectorRows)
+    texts = not data.holds_vectors
     neutral = NEUTRAL | {"class_weight"} if texts else NEUTRAL
     if m._given.keys() - neutral or targets.size > MOST_CLASSES or embedded(data.describe()):
         return
-    if isinstance(data, VectorRows):
-        if (
-            len(data) <= MANY
-            and data.sequences[0].ndim == 2
-            and sum(x.size for x in data.sequences) <= MOST_NUMBERS
-        ):
+    if data.holds_vectors:
+        if len(data) <= MANY and data[0][0].ndim == 2 and sum(x.size for x in data.column(0)) <= MOST_NUMBERS:
             take_preset(m, "rocket", f"{len(data):,} training sequences, which are few for a network")
     elif len(data) <= (FEW_WORDS if single_words(data) else MOST_TEXTS) and data.text_bytes <= MOST_TEXT:
         take_preset(m, "ngrams", f"{len(data):,} training texts, which are few for a network")
 
 
-def single_words(data: Source) -> bool:
+def single_words(data: Table) -> bool:
     """Whether most of the texts have no space in them."""
     some = data.read(range(0, len(data), max(1, len(data) // LOOK)))
     return sum(len(text.split()) < 2 for text, _ in some) >= SINGLE * len(some)
 
 
-def suit_texts(m: Classifier, data: Source) -> None:
+def suit_texts(m: Classifier, data: Table) -> None:
     """Give a network what suits the number of its training texts, where the user has set nothing else.
 
     Of few texts most pieces of words are met too seldom to learn what they mean, and words are learned by heart: the symbols are then words,
@@ -111,7 +105,7 @@ def of_ngrams(targets: Targets) -> dict[str, Any]:
     return {"margin": True, "penalty": 1.0} if targets.kind == "class" and targets.size > 2 else {}
 
 
-def suit_ngrams(m: Classifier, data: Labelled, targets: Targets) -> None:
+def suit_ngrams(m: Classifier, data: Table, targets: Targets) -> None:
     """Give `ngrams` what suits its labels, where the user has set nothing else. Embedded corpora are left alone."""
     if m.settings_.model == "ngrams" and not embedded(data.describe()):
         many = "numbers" if targets.kind == "number" else f"{targets.size} classes"
@@ -121,20 +115,20 @@ def suit_ngrams(m: Classifier, data: Labelled, targets: Targets) -> None:
             assume(m, {"vocab_size": most}, many)
 
 
-def suit_vectors(m: Classifier, data: VectorRows) -> None:
+def suit_vectors(m: Classifier, data: Table) -> None:
     """Let a network read the longest of its sequences whole, where the user has not said how long they may be; very long ones, which no
     network reads in an acceptable time, stay left out. Of very many sequences `rocket` counts a quarter of its features, since the time goes with
     their square."""
     if len(data) > MANY:
         assume(m, {"thresholds": 1, "places": False}, f"{len(data):,} training sequences")
-    longest = max(len(x) for x in data.sequences)
-    if m.settings_.max_tokens < longest <= LONGEST and data.sequences[0].ndim == 2:
+    longest = max(len(x) for x in data.column(0))
+    if m.settings_.max_tokens < longest <= LONGEST and data[0][0].ndim == 2:
         assume(m, {"max_tokens": longest}, f"sequences of up to {longest:,} steps")
 
 
-def check_fits(s: ClassifierSettings, data: Labelled, *, looks: bool) -> None:
+def check_fits(s: ClassifierSettings, data: Table, *, looks: bool) -> None:
     """A `DataError` where ``data`` are not what the settings are about; ``looks``: ``init`` names a model of pictures."""
-    vectors = isinstance(data, VectorRows)
+    vectors = data.holds_vectors
     if looks:
         if not vectors:
             raise DataError(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anaphora.data.vectors import VectorRows
 from anaphora.errors import DataError
 from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.classify import MOST_CLASSES, of_ngrams
@@ -113,7 +112,7 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     data, dev = m._reopen(folder, recipe)
     if not _quick(data):
         return None
-    preset = "rocket" if isinstance(data, VectorRows) else "ngrams"
+    preset = "rocket" if data.holds_vectors else "ngrams"
     begun = time.monotonic()
     seen: dict[str, Any] = (
         {"scale": s.scale, "features": s.features, "scan": s.scan}
@@ -126,7 +125,7 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
     except DataError:  # rows of one label, which a student has besides those of its teachers
         return None
     few = len(dev) < LEAST_DEV
-    if few and (number or not hasattr(data, "part")):
+    if few and (number or not hasattr(data, "take")):
         return None
     metric = "r2" if number else ended.metric
     parts = _folds(data) if few else [(data, dev)]
@@ -140,9 +139,9 @@ def rival_of(m: Classifier, run: str | Path) -> Rival | None:
 
 def _quick(data: Any) -> bool:
     """Whether the rival can be fitted to ``data`` in seconds, and they are enough to say something."""
-    if isinstance(data, VectorRows):
-        pictures = data.sequences[0].ndim == 3
-        numbers = sum(x.size for x in data.sequences)
+    if data.holds_vectors:
+        pictures = data[0][0].ndim == 3
+        numbers = sum(x.size for x in data.column(0))
         return not pictures and len(data) >= LEAST_SEQUENCES and numbers <= MOST_STEPS
     return getattr(data, "text_bytes", MOST_TEXT + 1) <= MOST_TEXT and len(data) >= LEAST_TEXTS
 
@@ -152,4 +151,4 @@ def _folds(data: Any) -> Iterator[tuple[Any, Any]]:
     order = np.random.RandomState(0).permutation(len(data))
     for fold in range(FOLDS):
         judged = np.arange(len(order)) % FOLDS == fold
-        yield data.part(np.sort(order[~judged]), {}), data.part(np.sort(order[judged]), {})
+        yield data.take(np.sort(order[~judged]), {}), data.take(np.sort(order[judged]), {})

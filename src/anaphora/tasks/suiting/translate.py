@@ -13,7 +13,7 @@ from anaphora.tasks.plan import LOOK
 from anaphora.tasks.suiting.sizing import assume, embedded
 
 if TYPE_CHECKING:
-    from anaphora.data.sources.source import Source
+    from anaphora.data.table import Table
     from anaphora.tasks.translate.estimator import Translator
 
 LEAST = 500
@@ -65,7 +65,7 @@ SOME_SENTENCES: dict[str, Any] = {"batch_tokens": 2048}
 MANY_PAIRS: dict[str, Any] = {"max_steps": 24_000}
 
 
-def suit_pairs(m: Translator, data: Source) -> None:
+def suit_pairs(m: Translator, data: Table) -> None:
     """Choose what a symbol is, how large batches are and how long to train, by the pairs, where the user has not.
 
     Pieces of words are learned from the words of the training data: of a list of words they are mostly whole words, and a new one falls
@@ -99,7 +99,7 @@ def suit_pairs(m: Translator, data: Source) -> None:
         assume(m, _sized(len(data), letters, symbols_chosen) | longer, f"{len(data):,} training pairs")
 
 
-def _assume_symbols(m: Translator, data: Source, chosen: Mapping[str, Any], *, tagged: bool) -> None:
+def _assume_symbols(m: Translator, data: Table, chosen: Mapping[str, Any], *, tagged: bool) -> None:
     """What a symbol is, where it is a letter or a tag, and what else words with tags need."""
     if not tagged:
         _assume_unlearnt(m, chosen, "single words, which are read by their letters")
@@ -160,12 +160,12 @@ def _tokens(reads: str, writes: str, *, joint: bool) -> dict[str, Any]:
     return {}
 
 
-def writes_symbols(data: Source) -> bool:
+def writes_symbols(data: Table) -> bool:
     """Whether targets are written with a fixed set of symbols with spaces between them, such as phones or actions."""
     return len(data) >= LEAST_WORDS and _sides(_looked_at(data), len(data))[1] == "symbols"
 
 
-def _looked_at(data: Source) -> Sequence[Sequence[str]]:
+def _looked_at(data: Table) -> Sequence[Sequence[str]]:
     return data.read(range(0, len(data), max(1, len(data) // LOOK)))
 
 

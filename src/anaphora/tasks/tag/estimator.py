@@ -14,13 +14,12 @@ from anaphora.data.conll_examples import given_sentences
 from anaphora.data.conll_sentences import words_of
 from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets
-from anaphora.data.sources.source import Source
 from anaphora.data.split import Split
+from anaphora.data.table import Table
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, learn_words
-from anaphora.data.tagged import TAGGED_READER, TaggedRows, open_tagged
+from anaphora.data.tagged import TAGGED_READER, open_tagged
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vectors import VectorRows
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models import tagger as models
@@ -83,7 +82,7 @@ class Tagger(Estimator):
 
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[TaggedRows, TaggedRows]:
+    ) -> tuple[Table, Table]:
         s = self.settings_
         read: dict[str, Any] = {"bad_rows": s.bad_rows, "spill": spill, **fields}
         return TAGGED_READER.training(data, valid, Split("rows", s.holdout, s.seed), **read)
@@ -92,9 +91,9 @@ class Tagger(Estimator):
         labels = given_labels(data, dict(fields)) or ()
         self._labels = label_kind([row.tolist() if hasattr(row, "tolist") else row for row in labels])
 
-    def _learn(self, data: TaggedRows) -> None:
+    def _learn(self, data: Table) -> None:
         s = self.settings_
-        if isinstance(data, VectorRows):
+        if data.holds_vectors:
             self._learn_frames(data)
             return
         for key, usual in (("target", "class"), ("frontend", "none")):
@@ -131,23 +130,23 @@ class Tagger(Estimator):
         )
         self._make_reader()
 
-    def _learn_frames(self, data: VectorRows) -> None:
+    def _learn_frames(self, data: Table) -> None:
         s = self.settings_
         if s.init or s.embeddings:
             raise DataError("init and embeddings are about words, but the data are vectors; leave them out.")
         if self._direct:
             raise DataError(f"the preset {s.model} counts words, but the data are vectors; choose another.")
-        labels = [words_of(text) for text in data.labels]
+        labels = [words_of(text) for text in data.column(1)]
         scheme = choose_scheme(s.scheme, labels) if s.target == "class" else "none"
         targets = Targets.learn(s.target, [label for row in labels for label in row])
         targets = replace(targets, labels="str" if s.target == "number" else self._labels)
         if "max_tokens" not in self._given:
-            longest = max(len(x) for x in data.sequences)
+            longest = max(len(x) for x in data.column(0))
             self.settings_ = s.model_copy(update={"max_tokens": max(s.max_tokens, longest)})
-        self._reader = FrameReader(VectorInputs.learn(data.sequences, s.scale), targets)
+        self._reader = FrameReader(VectorInputs.learn(data.column(0), s.scale), targets)
         self.learnt_ = Learnt(targets.names, scheme, Origin(), frames=self._reader.to_json())
 
-    def _check_labels(self, data: TaggedRows, *names: str) -> None:
+    def _check_labels(self, data: Table, *names: str) -> None:
         check_shared(self.targets_, (tag for row in self._apart(data)[1] for tag in row), *names)
 
     @property
@@ -176,21 +175,21 @@ class Tagger(Estimator):
         kind = PieceReader if self.learnt_.framing else Reader
         self._reader = kind(self.tokenizer_, None if letters is None else Letters(tuple(letters)))
 
-    def _symbols(self, data: TaggedRows) -> float:
+    def _symbols(self, data: Table) -> float:
         return float(sum(len(words_of(tags)) for _, tags in _pairs(data)))
 
     def _fresh_model(self) -> models.Tagger:
         seed_everything(self.settings_.seed, "model")
         return fresh_tagger(self)
 
-    def _objective_and_batches(self, data: TaggedRows, dev: TaggedRows) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Table, dev: Table) -> tuple[Objective, Batches]:
         return objective_and_batches(self, self._apart(data), self._apart(dev))
 
     def _after_steps(self, run: RunFolder, dev: Any, result: TrainingResult) -> TrainingResult:
         """Balance the precision and recall of spans on the dev data."""
         return balance(self, run, *self._apart(dev), result)
 
-    def _apart(self, data: TaggedRows) -> tuple[list[Any], list[list[str]]]:
+    def _apart(self, data: Table) -> tuple[list[Any], list[list[str]]]:
         """The sentences (lists of words) or sequences of frames, and their labels."""
         pairs = list(_pairs(data))
         inputs = [x if self.framewise else words_of(x) for x, _ in pairs]
@@ -206,7 +205,7 @@ class Tagger(Estimator):
             )
         return asked
 
-    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[TaggedRows, TaggedRows]:
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Table, Table]:
         return TAGGED_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
@@ -219,7 +218,7 @@ class Tagger(Estimator):
 
     # ------------------------------------------------------------------ the HMM, which is counted
 
-    def _solve(self, data: Source, dev: TaggedRows, reporter: Reporter | None) -> dict[str, float]:
+    def _solve(self, data: Table, dev: Table, reporter: Reporter | None) -> dict[str, float]:
         learnt = self.learnt_
         self._metric()  # refuse what cannot be measured before counting
         self.model_ = counted_hmm(learnt, self.settings_.order, data)
@@ -287,7 +286,7 @@ class Tagger(Estimator):
         pairs = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
         return self._scores(*self._apart(pairs))
 
-    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> TaggedRows:
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:
         named: dict[str, Any] = self.learnt_.origin.fields(
             form_of_data(data), fields.get("source_field"), fields.get("target_field")
         )
@@ -295,15 +294,13 @@ class Tagger(Estimator):
         pairs = open_tagged(
             data, role="test", bad_rows=bad_rows or self.settings_.bad_rows, learnt=learnt, **named
         )
-        if isinstance(pairs, VectorRows) != self.framewise:
-            has, reads = (
-                ("frames", "words") if isinstance(pairs, VectorRows) else ("words", "frames of vectors")
-            )
+        if pairs.holds_vectors != self.framewise:
+            has, reads = ("frames", "words") if pairs.holds_vectors else ("words", "frames of vectors")
             raise DataError(f"the data are {has}, but this Tagger was trained on {reads}; give it those.")
         self._check_labels(pairs, "data")
         return pairs
 
-    def _judge(self, data: TaggedRows, options: Mapping[str, Any]) -> Judged:
+    def _judge(self, data: Table, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
         return judged(self, *self._apart(data))
 
@@ -353,5 +350,5 @@ class Tagger(Estimator):
         return given_sentences(sentences)
 
 
-def _pairs(data: TaggedRows) -> Iterable[tuple[Any, str]]:
-    return data.read(range(len(data))) if isinstance(data, VectorRows) else data
+def _pairs(data: Table) -> Iterable[tuple[Any, str]]:
+    return data.read(range(len(data))) if data.holds_vectors else data

@@ -11,8 +11,8 @@ from torch import Tensor
 from anaphora.data.asked import filled
 from anaphora.data.batching import PairBatches
 from anaphora.data.sources.opening import ROW_READER, open_source
-from anaphora.data.sources.source import Source
 from anaphora.data.split import Split
+from anaphora.data.table import Table
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
@@ -82,21 +82,21 @@ class Translator(Writer):
 
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
-    ) -> tuple[Source, Source]:
+    ) -> tuple[Table, Table]:
         if self.settings_.init:
             begin(self)
         s, named = self.settings_, dict[str, Any](fields)
         rule = Split("rows", s.holdout, s.seed)
         return ROW_READER.training(data, valid, rule, bad_rows=s.bad_rows, spill=spill, **named)
 
-    def _learn(self, data: Source) -> None:
+    def _learn(self, data: Table) -> None:
         if not self.settings_.init:
             suit_pairs(self, data)
             self.tokenizer_ = learn_sides(self.settings_, data)
         settle_r_drop(self)
         check_invented(self)
 
-    def _suit_student(self, data: Source) -> None:
+    def _suit_student(self, data: Table) -> None:
         if not self.settings_.init:
             suit_pairs(self, data)
         settle_r_drop(self)
@@ -105,7 +105,7 @@ class Translator(Writer):
     def _inherited(self) -> dict[str, Tensor]:
         return first_weights(self) if self.settings_.init else {}
 
-    def _symbols(self, data: Source) -> float:
+    def _symbols(self, data: Table) -> float:
         rows = data.read(range(0, len(data), max(1, len(data) // LOOK)))
         sources = self.tokenizer_.sources([source for source, _ in rows])
         targets = self.tokenizer_.targets([target for _, target in rows])
@@ -122,7 +122,7 @@ class Translator(Writer):
             return own_seq2seq(own, target)
         return build_seq2seq(self.settings_, self.tokenizer_.source.size, self.tokenizer_.target.size)
 
-    def _objective_and_batches(self, data: Source, dev: Source) -> tuple[Objective, Batches]:
+    def _objective_and_batches(self, data: Table, dev: Table) -> tuple[Objective, Batches]:
         s = self.settings_
         batches = PairBatches(
             data,
@@ -147,7 +147,7 @@ class Translator(Writer):
     def _advice(self, run: Path) -> str:
         return str(rival_of(self, run) or "")
 
-    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Source, Source]:
+    def _reopen(self, run: RunFolder, recipe: Recipe) -> tuple[Table, Table]:
         return ROW_READER.reopen(recipe.data, run.path / "data")
 
     def _vocabulary(self) -> dict[str, int]:
@@ -196,7 +196,7 @@ class Translator(Writer):
         scores = translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
         return scores | own_measures(self.settings_, references, outputs, scores)
 
-    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Source:
+    def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:
         return open_source(
             data,
             role="test",
@@ -205,7 +205,7 @@ class Translator(Writer):
             **fields,
         )
 
-    def _judge(self, data: Source, options: Mapping[str, Any]) -> Judged:
+    def _judge(self, data: Table, options: Mapping[str, Any]) -> Judged:
         rows = list(data)
         sources = [source for source, _ in rows]
         outputs, seconds = timed(lambda some: self.predict(some, **options), sources)

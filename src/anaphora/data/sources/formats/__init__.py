@@ -13,7 +13,7 @@ from pathlib import Path
 
 from anaphora.data import corpora
 from anaphora.data.files import TextFile
-from anaphora.data.sources.table import Hints, Table
+from anaphora.data.sources.sheet import Hints, Sheet
 from anaphora.errors import DataError
 from anaphora.files import streamed
 from anaphora.files.unpacking import packed_ending
@@ -25,7 +25,7 @@ _HEAD = 1 << 16
 class Format:
     """How files of one form are recognised and opened.
 
-    name: as descriptions call it. endings: those of file names. opens: makes a `Table` of a path, a folder for what has
+    name: as descriptions call it. endings: those of file names. opens: makes a `Sheet` of a path, a folder for what has
     to be unpacked, and `Hints`. magic: bytes such files begin with, which count more than the ending. looks: whether the
     beginning of a text whose ending says nothing (``.txt``) is of this form; the first format that says yes is taken.
     about: what it is, for the message that lists all formats.
@@ -33,7 +33,7 @@ class Format:
 
     name: str
     endings: tuple[str, ...]
-    opens: Callable[[str | Path, Path | None, Hints], Table]
+    opens: Callable[[str | Path, Path | None, Hints], Sheet]
     magic: tuple[bytes, ...] = ()
     looks: Callable[[bytes], bool] | None = None
     about: str = ""
@@ -72,7 +72,7 @@ def ending_of(path: str | Path) -> str:
     return Path(name[: len(name) - len(packed_ending(path))]).suffix.lower()
 
 
-def open_file(path: str | Path, folder: Path | None, hints: Hints) -> Table:
+def open_file(path: str | Path, folder: Path | None, hints: Hints) -> Sheet:
     """The table in a file, or a `DataError` in one sentence."""
     form = format_of(path)
     if form is not None:

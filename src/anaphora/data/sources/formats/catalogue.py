@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anaphora.data.files import TextFile
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.table import Hints, ObjectTable, Record, Table
+from anaphora.data.sources.sheet import Hints, ObjectSheet, Record, Sheet
 from anaphora.errors import DataError
 
 NAMES = ("source", "target", "context")
@@ -50,7 +50,7 @@ class Message:
         return pairs[1:] if last == 0 else pairs
 
 
-class Catalogue(ObjectTable):
+class Catalogue(ObjectSheet):
     """The translated messages of a ``.po`` file. Those without a translation, with a doubtful one (fuzzy) and obsolete ones are left out
     of training and counted; ``predict`` reads all but the obsolete ones."""
 
@@ -147,7 +147,7 @@ def _plural_forms(header: str) -> tuple[int, int]:
         return 0, 1
 
 
-def _open(path: str | Path, folder: Path | None, hints: Hints) -> Table:
+def _open(path: str | Path, folder: Path | None, hints: Hints) -> Sheet:
     return Catalogue(path, folder, hints)
 
 

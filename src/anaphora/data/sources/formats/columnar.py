@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.table import Hints, ObjectTable, Table, leaves
+from anaphora.data.sources.sheet import Hints, ObjectSheet, Sheet, leaves
 from anaphora.errors import DataError
 from anaphora.files import limits, streamed
 
@@ -20,7 +20,7 @@ BUFFER = 1 << 20
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 
 
-def _open(path: str | Path, folder: Path | None, hints: Hints) -> Table:
+def _open(path: str | Path, folder: Path | None, hints: Hints) -> Sheet:
     try:
         import pyarrow
     except ImportError:
@@ -37,7 +37,7 @@ def _open(path: str | Path, folder: Path | None, hints: Hints) -> Table:
     if first is None:
         raise DataError(f"{path} has no rows; give a file with at least one.")
     kind = "parquet" if _magic(path) == PARQUET else "arrow"
-    return ObjectTable(str(path), leaves(first), lambda: _sound(path), kind=kind, form=kind.capitalize())
+    return ObjectSheet(str(path), leaves(first), lambda: _sound(path), kind=kind, form=kind.capitalize())
 
 
 def _sound(path: str | Path) -> Iterator[Any]:

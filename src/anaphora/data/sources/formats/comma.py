@@ -18,7 +18,7 @@ from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.heading import ROWS, known_names, like_data, like_names, shown
 from anaphora.data.sources.roles import USUAL, with_parts
-from anaphora.data.sources.table import CutTable, Hints, Record
+from anaphora.data.sources.sheet import CutSheet, Hints, Record
 from anaphora.errors import DataError
 
 LOOK = 1 << 16
@@ -28,7 +28,7 @@ _SAID = re.compile(r'"?sep=([^\r\n])"?[ \t]*\r?\n', re.IGNORECASE)
 """A first line that names the delimiter, as Excel reads and writes it."""
 
 
-class CsvTable(CutTable):
+class CsvTable(CutSheet):
     """The records of a file as the csv module parses them.
 
     Columns named by number (``"2"``) belong to a file without a header. Otherwise a first row that looks like data is

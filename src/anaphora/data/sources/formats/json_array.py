@@ -7,12 +7,12 @@ from typing import Any
 
 from anaphora.data.files import TextFile
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.table import Hints, ObjectTable, Table, leaves
+from anaphora.data.sources.sheet import Hints, ObjectSheet, Sheet, leaves
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
 
-def _open(path: str | Path, folder: Path | None, hints: Hints) -> Table:
+def _open(path: str | Path, folder: Path | None, hints: Hints) -> Sheet:
     file = TextFile(path, folder)
     try:
         found = parse_json(file.whole(), numbers=False)
@@ -23,7 +23,7 @@ def _open(path: str | Path, folder: Path | None, hints: Hints) -> Table:
     rows = found if isinstance(found, list) else _only_list(found)
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise DataError(f"{path}: holds no list of objects; give [{{...}}, ...].")
-    return ObjectTable(file.name, leaves(rows[0]), lambda: rows, kind="json", form="JSON")
+    return ObjectSheet(file.name, leaves(rows[0]), lambda: rows, kind="json", form="JSON")
 
 
 def _only_list(found: Any) -> list[Any] | None:

@@ -10,11 +10,11 @@ from typing import Any
 from anaphora.data.files import TextFile
 from anaphora.data.lines import chunks
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.table import Hints, Record, TextTable, free_name, leaves, nested
+from anaphora.data.sources.sheet import Hints, Record, TextSheet, free_name, leaves, nested
 from anaphora.files import parse_json
 
 
-class JsonLines(TextTable):
+class JsonLines(TextSheet):
     """The objects of a file; the first one says which columns there are."""
 
     kind = "jsonl"

@@ -14,13 +14,13 @@ from anaphora.data.lines import SPACE, TAB, Lines, Places, chunks
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.heading import ROWS, like_names, shown
 from anaphora.data.sources.roles import SOURCE, TARGET, USUAL, parts_of
-from anaphora.data.sources.table import CutTable, Hints, Record
+from anaphora.data.sources.sheet import CutSheet, Hints, Record
 from anaphora.errors import DataError
 
 _LOOK = 1 << 16
 
 
-class TsvTable(CutTable):
+class TsvTable(CutSheet):
     """Lines cut at tabs. Columns are numbered, unless the first line has the names that are set, or has two usual
     names; a first line that the others tell for names is read as data with a warning."""
 

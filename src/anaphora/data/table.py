@@ -1,4 +1,4 @@
-"""What every task trains on, scores on and predicts from: rows of a few columns, numbered, readable in any order."""
+"""What tasks train on, score on and predict from: rows of cells in a few columns, numbered, readable in any order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,11 @@ READ_AHEAD = 1024
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a source: its ``name`` in the data, what its values are, and the part they play."""
+    """A column of a table: its ``name`` in the data, what its cells are, and the part they play."""
 
     name: str
     kind: str = "text"
-    """text, label, words or path; see `anaphora.data.sources.roles.KINDS`."""
+    """text, label, words or path (see `anaphora.data.sources.roles.KINDS`), or array."""
     role: str = "input"
 
 
@@ -32,8 +33,8 @@ class Row(NamedTuple):
     place: str
 
 
-class Source(ABC):
-    """``len(source)``, ``source[i]``, ``source.read(indices)``, iteration in order, and ``rows(start)`` with places.
+class Table(ABC):
+    """``len(table)``, ``table[i]``, ``table.read(indices)``, iteration in order, and ``rows(start)`` with places.
 
     facts: what `describe` says besides the number of rows and the fingerprint.
     text_bytes: about how much text there is, to decide what fits into memory.
@@ -48,25 +49,34 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, indices: Sequence[int]) -> list[Any]:
-        """The values of the rows at ``indices``, in that order."""
+        """Return the cells of the rows at ``indices``, in that order."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What was read, as JSON: kind, place, columns, rows used, rows skipped by reason, fingerprint.
+        """Return what was read, as JSON: kind, place, columns, rows used, rows skipped by reason, fingerprint.
 
         It is enough to open the same rows again, and to notice that they have changed.
         """
 
-    def part(self, chosen: np.ndarray[Any, np.dtype[np.int64]], facts: dict[str, Any]) -> Part:
-        """The rows at ``chosen``; ``facts`` say which they are."""
-        return Part(self, chosen, facts)
+    @property
+    def holds_vectors(self) -> bool:
+        """Return whether the inputs are arrays: sequences ``(time, features)``, or pictures."""
+        return self.columns[0].kind == "array"
+
+    def column(self, place: int) -> list[Any]:
+        """Return all cells of a column."""
+        return [cells[place] for cells in self]
+
+    def take(self, chosen: np.ndarray[Any, np.dtype[np.int64]], facts: dict[str, Any]) -> Table:
+        """Return the rows at ``chosen``; ``facts`` say which they are."""
+        return TakenTable(self, chosen, facts)
 
     def place(self, index: int) -> str:
-        """Where row ``index`` stands: a file with its line, or the data with the number of the example."""
+        """Return where row ``index`` stands: a file with its line, or the data with the number of the example."""
         return f"{self.facts.get('name', 'the data')}, row {index + 1}"
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The rows from ``start`` on, each with its place; every call starts again."""
+        """Yield the rows from ``start`` on, each with its place; every call starts again."""
         for begin in range(start, len(self), READ_AHEAD):
             chosen = range(begin, min(begin + READ_AHEAD, len(self)))
             for index, values in zip(chosen, self.read(chosen), strict=True):
@@ -85,12 +95,12 @@ class Source(ABC):
 PAIR = (Column("source"), Column("target", role="target"))
 
 
-class MemorySource(Source):
-    """Rows held in a list: generated corpora, and examples given from Python."""
+class HeldTable(Table):
+    """Rows held in memory: generated corpora, examples given from Python, arrays."""
 
     def __init__(
         self,
-        rows: Sequence[Values],
+        rows: Sequence[tuple[Any, ...]],
         facts: dict[str, Any],
         columns: tuple[Column, ...] = PAIR,
         name: str = "",
@@ -99,30 +109,42 @@ class MemorySource(Source):
         self._name = name
         self.facts = facts
         self.columns = columns
-        self.text_bytes = sum(len(text) for row in rows for text in row)
+        self.text_bytes = sum(len(cell) for row in rows for cell in row if isinstance(cell, str))
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def read(self, indices: Sequence[int]) -> list[Values]:
+    def read(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
         return [self._rows[i] for i in indices]
 
     def place(self, index: int) -> str:
         return f"{self._name or self.facts.get('name', 'the data')}:{index + 1}"
 
     def describe(self) -> dict[str, Any]:
+        shape: dict[str, Any] = {"rows": len(self)}
+        if self.holds_vectors:
+            shape["features"] = int(self._rows[0][0].shape[-1])
+        return {**self.facts, **shape, "sha256": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        """Return the fingerprint. What a cell holds cannot be mistaken for its end once the sizes are said."""
         digest = hashlib.sha256()
         for row in self._rows:
-            # A tab and a newline cannot be mistaken for text once the lengths are said.
-            lengths = " ".join(str(len(text)) for text in row)
-            digest.update("\t".join((lengths, *row)).encode() + b"\n")
-        return {**self.facts, "rows": len(self), "sha256": digest.hexdigest()}
+            if self.holds_vectors:
+                x, label = row
+                digest.update(f"{x.shape} {len(label)} {label}\n".encode())
+                digest.update(np.ascontiguousarray(x).tobytes())
+            else:
+                lengths = " ".join(str(len(text)) for text in row)
+                digest.update("\t".join((lengths, *row)).encode() + b"\n")
+        return digest.hexdigest()
 
 
-class Part(Source):
-    """Some rows of another source."""
+class TakenTable(Table):
+    """Some rows of another table."""
 
-    def __init__(self, whole: Source, chosen: np.ndarray[Any, np.dtype[np.int64]], facts: dict[str, Any]):
+    def __init__(self, whole: Table, chosen: np.ndarray[Any, np.dtype[np.int64]], facts: dict[str, Any]):
         self._whole, self._chosen = whole, chosen
         self.facts, self.columns = facts, whole.columns
         self.text_bytes = whole.text_bytes * len(chosen) // max(len(whole), 1)

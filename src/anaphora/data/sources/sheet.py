@@ -41,7 +41,7 @@ class Record(NamedTuple):
     """Where the row lies in a text file."""
 
 
-class Table(ABC):
+class Sheet(ABC):
     """``names`` of columns and ``records`` in order.
 
     kind: what `describe` calls the format. name: what to call the table in a sentence. facts: what was detected and is
@@ -100,7 +100,7 @@ class Table(ABC):
         return json.dumps({**row, free_name(list(row)): answer}, ensure_ascii=False, default=str)
 
 
-class TextTable(Table):
+class TextSheet(Sheet):
     """A table whose rows lie in a text file, so that any of them can be read again by its place."""
 
     file: TextFile
@@ -110,7 +110,7 @@ class TextTable(Table):
         """The values of the rows with these texts."""
 
 
-class CutTable(TextTable):
+class CutSheet(TextSheet):
     """A table whose rows are lists of as many texts as there are columns."""
 
     def cell(self, values: list[str], name: str) -> str:
@@ -123,7 +123,7 @@ class CutTable(TextTable):
         return lambda values: tuple(values[place] for place in places)
 
 
-class ObjectTable(Table):
+class ObjectSheet(Sheet):
     """A table whose rows come from a function: data frames, Parquet, lists of dictionaries."""
 
     def __init__(
