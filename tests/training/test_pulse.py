@@ -115,6 +115,15 @@ def test_a_failure_is_passed_on_by_rank_0_and_names_the_first_that_failed():
         )
 
 
+def test_a_loss_is_passed_on_once(monkeypatch):
+    pulse = Pulse(0, 1, lambda value: value)
+    passed_on = []
+    monkeypatch.setattr(pulse, "_send", lambda: passed_on.append(pulse.lost))
+    for rank in (2, 2, 1):
+        pulse._lose(rank)
+    assert passed_on == [2]
+
+
 @pytest.mark.usefixtures("one_second")
 @pytest.mark.parametrize("closed", [True, False], ids=["killed", "stopped"])
 def test_a_closed_connection_and_silence_are_noticed(closed):

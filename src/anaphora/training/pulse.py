@@ -160,10 +160,11 @@ class Pulse:
 
     def _lose(self, rank: int) -> None:
         with self._news:
-            if self.lost < 0:
+            if news := self.lost < 0:
                 self.lost = rank
                 self._news.notify_all()
-        self._send()  # rank 0 passes it on
+        if news:  # two processes that answered each other with what both know would do nothing else
+            self._send()  # rank 0 passes it on
         if rank in self._peers:
             self._peers.pop(rank).close()
         if self._exits and self.inside and rank != self.rank:
