@@ -86,7 +86,7 @@ def test_an_exported_model_reads_tags_as_the_run_does(run, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "joint", "lexical"),
     [
-        ({"lexical": False}, False, False),
+        pytest.param({"lexical": False}, False, False, marks=pytest.mark.slow),
         ({"lexical": False, "joint": True}, True, False),
         ({"joint": False}, False, True),
     ],
