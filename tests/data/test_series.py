@@ -71,7 +71,10 @@ def test_a_folder_holds_a_series_per_file_whatever_the_order_of_columns(tmp_path
     [
         ("a,b\n1,2\n3\n", "power.csv:3: has 1 columns where the header has 2"),
         ("a,b\n1,2\n3,x4\n", "power.csv:3: column b holds 'x4', which is not a number"),
-        ("a;b\n1;2,5\n", "write a decimal point, not a comma"),
+        (
+            "a;b\n1;2,5\n2;1.5\n",
+            "power.csv:2: column b holds '2,5', which is not a number (write a decimal point",
+        ),
         ("a,a\n1,2\n", "power.csv:1: the header names a twice"),
         ("a,\n1,2\n", "power.csv:1: a column has no name"),
         ("1,2\n3,4\n", "power.csv:1: holds values where the names"),

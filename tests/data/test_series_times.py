@@ -42,11 +42,18 @@ def test_what_is_wrong_with_times_is_found_with_its_place(times, found):
     assert disorder(times) == found
 
 
-def test_a_series_with_its_newest_step_first_is_refused(tmp_path):
+OLDER = {"kind": "files"}
+"""What a run of an older version says of its data: the rows were read as they stood."""
+
+
+def test_a_series_with_its_newest_step_first_is_sorted_but_refused_for_an_older_run(tmp_path):
+    path = table(tmp_path / "a.csv", HOURS[::-1])
+    with pytest.warns(UserWarning, match="the rows are sorted by date"):
+        assert open_series(path).series[0].times == tuple(HOURS)
     with pytest.raises(
         DataError, match="the times run backwards, from 2024-01-02 23:00 to 2024-01-01 00:00; sort"
     ):
-        open_series(table(tmp_path / "a.csv", HOURS[::-1]))
+        open_series(path, trained=OLDER)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +64,9 @@ def test_a_series_with_its_newest_step_first_is_refused(tmp_path):
         (sorted([*HOURS, *HOURS]), "2024-01-01 00:00 stands on several rows"),
     ],
 )
-def test_gaps_and_unsorted_times_are_told(tmp_path, times, told):
+def test_gaps_and_unsorted_times_are_told_to_an_older_run(tmp_path, times, told):
     with pytest.warns(UserWarning, match=told):
-        found = open_series(table(tmp_path / "a.csv", times))
+        found = open_series(table(tmp_path / "a.csv", times), trained=OLDER)
     assert len(found.series[0]) == len(times)
 
 

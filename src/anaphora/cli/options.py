@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 
@@ -52,9 +55,29 @@ target_field_option = click.option(
     metavar="NAME",
     help="Column of the output or the label.",
 )
-time_field_option = click.option(
-    "--time", "time_field", metavar="NAME", help="Column of the times, in a table of series."
+_SERIES = (
+    click.option("--time", "time_field", metavar="NAME", help="Column of the times, in a table of series."),
+    click.option(
+        "--id",
+        "id_field",
+        metavar="NAME",
+        help="Column that says which series a row belongs to, in a table of series.",
+    ),
+    click.option(
+        "--decimal",
+        metavar="MARK",
+        help="What stands before decimals in a table of series, where its cells do not tell: . or ,",
+    ),
 )
+
+
+def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say how a table of series is read."""
+    for option in reversed(_SERIES):
+        command = option(command)
+    return command
+
+
 seeds_option = click.option(
     "--seeds",
     type=int,

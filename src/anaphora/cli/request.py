@@ -16,7 +16,7 @@ from anaphora.settings.length import one_length
 from anaphora.tasks.registry import TaskInfo, resolve
 
 Data = str | tuple[str, str]
-FIELDS = ("source_field", "target_field", "time_field")
+FIELDS = ("source_field", "target_field", "time_field", "id_field", "decimal")
 PLACES = ("task", "data", "valid", "out", *FIELDS)
 """Keys of a TOML file that say what to train and where, besides the settings."""
 

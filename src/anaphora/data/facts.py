@@ -50,6 +50,9 @@ class DataFacts(BaseModel):
     source_field: Text | Count | None = None
     target_field: Text | Count | None = None
     time_field: Text | Count | None = None
+    id_field: Text | None = None
+    decimal: Text | None = None
+    arranged: dict[Text, Text] | None = None
     of: DataFacts | None = None
     pairs: DataFacts | None = None
     sha256: Digest | list[Digest] | None = None

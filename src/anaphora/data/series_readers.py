@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from anaphora.data import corpora
 from anaphora.data.corpora.waves import Waves
+from anaphora.data.numeric import MARKS
 from anaphora.data.opening import Reader
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_arrays import from_python, read_arrays, read_rolls
-from anaphora.data.series_csv import read_table, table_at
+from anaphora.data.series_csv import Read, Wanted, read_table, table_at
+from anaphora.data.series_roles import often_names_series
+from anaphora.data.series_times import NAMES
 from anaphora.data.sources.formats import ending_of, format_of
-from anaphora.data.sources.objects import table_of
+from anaphora.data.sources.objects import table_of, with_index
 from anaphora.data.spilling import save_arrays
-from anaphora.errors import DataError
+from anaphora.errors import DataError, SettingsError
 
 STDIN = "-"
 ARRAYS, ROLLS = (".npy", ".npz"), ".json"
@@ -30,7 +33,10 @@ def open_series(
     role: str = "train",
     spill: Path | None = None,
     time_field: str | None = None,
+    id_field: str | None = None,
+    decimal: str | None = None,
     kept: Sequence[str] = (),
+    trained: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> SeriesData:
     """The series that ``data`` names.
@@ -40,28 +46,44 @@ def open_series(
         the name of an embedded corpus, of which ``role`` ("train", "dev", "test") picks the split; a data frame or
         dictionaries, a row per step; or arrays: see `from_python`.
     spill: folder into which what comes from Python is written, so that it can be opened again.
-    time_field: the column of the times; by default one called date, time or so, a first column of dates, or one that counts.
+    time_field: the column of the times; by default one called date, time or so, the only one of dates, or a first one that counts.
+    id_field: the column that says which series a row belongs to; by default one that takes rows of the same time apart: see `naming`.
+    decimal: the mark before decimals, where the cells of a column do not tell.
     kept: columns that hold values, even if they count.
-    facts: what `SeriesData.describe` said of these very series, which are then read as they were then: older runs took a
-        count for values, and the rows of several series for one.
+    trained: what `SeriesData.describe` said of the data a model was trained on, whose columns and marks are read again.
+    facts: what it said of these very series, which are then read as they were then: older runs took a count for values, the
+        rows of several series for one, and the rows of a series as they stood.
     """
     if facts is not None and facts["kind"] == "spilled":
         _, found = read_arrays(data[0])
         return SeriesData(tuple(facts["named"]), tuple(found), facts.get("of", facts))
     if facts is not None and facts["kind"] != "corpus":
+        learnt = facts.get("arranged")
         whole = facts["series"] == len(data)
-        return _open_files(data, role, time_field, kept=facts["columns"], whole=whole)
+        again = Wanted(time_field, id_field, decimal, facts["columns"], learnt or {}, learnt is None, whole)
+        return _open_files(data, role, again)
+    known = read_as(trained) if trained is not None else {}
+    wanted = Wanted(
+        time_field or known.get("time_field"),
+        id_field or known.get("id_field"),
+        _mark(decimal) or known.get("decimal"),
+        kept,
+        known.get("arranged", {}),
+        older="arranged" not in known and known.get("kind") in ("files", "memory", "spilled"),
+    )
     if isinstance(data, str | Path):
         name, _, variant = str(data).partition(":")
         if isinstance(data, str) and name in corpora.CORPORA:
             return _generated(name, variant or None, role)
-        return _open_files(_files(data), role, time_field, kept=kept)
+        return _open_files(_files(data), role, wanted)
     if isinstance(data, tuple | list) and data and all(isinstance(one, str | Path) for one in data):
-        return _open_files(list(data), role, time_field, kept=kept)
-    table = None if isinstance(data, Mapping) else table_of(data, f"the {role} table")
-    time_name = series_name = ""
+        return _open_files(list(data), role, wanted)
+    data, levels = with_index(data)
+    table = None if _plain_columns(data) else table_of(data, f"the {role} table")
+    read: Read | None = None
     if table is not None:
-        columns, series, time_name, series_name = read_table(table, time_field, kept=kept)
+        read = read_table(table, wanted, levels)
+        columns, series = read.columns, read.series
     else:
         columns, series = from_python(data)
     about: dict[str, Any] = {"kind": "memory"}
@@ -72,8 +94,47 @@ def open_series(
         save_arrays(path, **{one.name: one.values for one in series})
         about = {"kind": "spilled", "paths": [str(path)], "named": list(columns)}
         series = [replace(one, times=()) for one in series]  # times are not kept
-    about |= {"time_field": time_field} if time_field else {}
-    return SeriesData(columns, tuple(series), about, time_name=time_name, series_name=series_name)
+    about |= _fields(wanted) | {"arranged": read.learnt if read is not None else {}}
+    return SeriesData(
+        columns,
+        tuple(series),
+        about,
+        time_name=read.time if read else "",
+        series_name=read.owner if read else "",
+    )
+
+
+def read_as(trained: Mapping[str, Any]) -> dict[str, Any]:
+    """What `open_series` needs of the description of training data to read others in the same way; a TypeError for what is none."""
+    facts = trained.get("of", trained)
+    fields = ("kind", "time_field", "id_field", "decimal", "arranged")
+    found = {name: facts[name] for name in fields if facts.get(name) is not None}
+    for name, value in found.items():
+        texts = value.values() if name == "arranged" else [value]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{name}: not a text")
+    return found
+
+
+def _mark(decimal: str | None) -> str | None:
+    if decimal not in (None, *MARKS):
+        raise SettingsError([f"decimal = {str(decimal)[:40]!r} is no decimal mark; give ',' or '.'."])
+    return decimal
+
+
+def _fields(wanted: Wanted) -> dict[str, str]:
+    """The fields that the user gave, as `SeriesData.describe` says them."""
+    given = {"time_field": wanted.time, "id_field": wanted.owner, "decimal": wanted.decimal}
+    return {name: value for name, value in given.items() if value}
+
+
+def _plain_columns(data: Any) -> bool:
+    """Whether a mapping holds columns of numbers alone, none of which has the name of a time or of series."""
+    if not isinstance(data, Mapping):
+        return False
+    named = any(str(name).lower() in NAMES or often_names_series(str(name)) for name in data)
+    firsts = [next(iter(column), 0.0) for column in data.values() if isinstance(column, Iterable)]
+    return not named and all(isinstance(one, SupportsFloat) or one is None for one in firsts)
 
 
 def _files(data: str | Path) -> list[str | Path]:
@@ -94,20 +155,15 @@ def _files(data: str | Path) -> list[str | Path]:
     return [data]
 
 
-def _open_files(
-    paths: Sequence[str | Path],
-    role: str,
-    time_field: str | None = None,
-    *,
-    kept: Sequence[str] = (),
-    whole: bool = False,
-) -> SeriesData:
+def _open_files(paths: Sequence[str | Path], role: str, wanted: Wanted) -> SeriesData:
     facts: dict[str, Any] = {
         "kind": "files",
         "paths": [os.path.abspath(path) for path in paths],
         "role": role,
     }
-    facts |= {"time_field": time_field} if time_field else {}
+    facts |= _fields(wanted)
+    if not wanted.older:
+        facts["arranged"] = {}
     columns: tuple[str, ...] = ()
     series: list[Series] = []
     time_name = series_name = ""
@@ -123,9 +179,9 @@ def _open_files(
             own, found, splits = read_rolls(path, role)
             facts["splits"] = ["dev" if name == "valid" else name for name in splits]
         else:
-            own, found, time_name, series_name = read_table(
-                table_at(path), time_field, kept=kept, whole=whole
-            )
+            read = read_table(table_at(path), wanted)
+            own, found, time_name, series_name = read.columns, read.series, read.time, read.owner
+            facts |= {"arranged": read.learnt} if not wanted.older else {}
         if columns and set(own) != set(columns):
             odd = sorted(set(own) ^ set(columns))[0]
             raise DataError(
@@ -157,4 +213,10 @@ def _generated(name: str, variant: str | None, role: str) -> SeriesData:
     )
 
 
-SERIES_READER = Reader(open_series, ("time_field",), what=lambda facts: "series", splits=False)
+SERIES_READER = Reader(
+    open_series,
+    ("time_field", "id_field", "decimal"),
+    what=lambda facts: "series",
+    like=lambda train: {"trained": train.facts, "kept": train.columns},
+    splits=False,
+)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import ROWS, along, floors, go_ahead, in_units, interval_of, paths_of
+from anaphora.data.series_answers import framed
 from anaphora.data.series_arrays import as_given
 from anaphora.data.series_joint import Chain
-from anaphora.data.series_readers import open_series
+from anaphora.data.series_readers import open_series, read_as
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError, SettingsError
@@ -42,7 +43,11 @@ class Forecaster:
             self.columns = Columns.from_json(exported.text("learnt.json"))
             self._window, self._horizon = int(facts["window"]), int(facts["horizon"])
             self._errors = np.array(facts["errors"], dtype=np.float64)
-            self._time_field = facts["time_field"]
+            self._read = (
+                read_as(facts["read"])
+                if "read" in facts
+                else {"kind": "files", "time_field": facts["time_field"]}
+            )
             self._chain = _chain(facts.get("chain"), len(self.columns.targets))
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
@@ -57,7 +62,12 @@ class Forecaster:
         self._check(horizon, interval, sample)
         opened = self._opened(data)
         found = self._predicted(opened, horizon, interval, np.random.default_rng(seed) if sample else None)
-        return as_given(found, data, flat=self.columns.apart and not self._horizon)
+        frame = framed(data, opened, self.columns, found) if self._horizon else None
+        return (
+            frame
+            if frame is not None
+            else as_given(found, data, flat=self.columns.apart and not self._horizon)
+        )
 
     def _predicted(
         self, data: SeriesData, horizon: int, interval: float, draw: np.random.Generator | None
@@ -104,7 +114,7 @@ class Forecaster:
             yield self._run(batch), batch
 
     def _opened(self, data: Any) -> SeriesData:
-        opened = open_series(data, role="test", time_field=self._time_field)
+        opened = open_series(data, role="test", kept=self.columns.names, trained=self._read)
         columns = self.columns
         may_miss = columns.targets if not self._horizon else ()
         names = columns.names

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from anaphora.cli.answering.response import Response
-from anaphora.data.series import Series, SeriesData
+from anaphora.data.series import SeriesData
+from anaphora.data.series_answers import head_of, rows_of
 from anaphora.data.series_scale import Columns
-from anaphora.data.series_times import continued
 from anaphora.tasks.bulk.windows import Item
 from anaphora.tasks.bulk.worker import Answer
 from anaphora.tasks.forecast.estimator import Forecaster
-from anaphora.tasks.forecast.inference.ahead import Prediction, observed
+from anaphora.tasks.forecast.inference.ahead import Prediction
 
 
 def asked(model: Forecaster, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
@@ -36,44 +36,20 @@ def _responses(
     data: SeriesData, columns: Columns, found: Sequence[Any], *, aligned: bool
 ) -> Iterator[Response]:
     """One response per series; the header comes before the first."""
-    bounds = isinstance(found[0], Prediction)
-    header = [data.time_name] if data.time_name else []
-    header += ["series"] if len(data.series) > 1 or data.series_name else []
-    for name in columns.targets:
-        header += [name, f"{name}_low", f"{name}_high"] if bounds else [name]
-    for number, (one, forecast) in enumerate(zip(data.series, found, strict=True)):
-        mean = forecast.mean if isinstance(forecast, Prediction) else forecast
-        times = _times(one, columns, len(mean), aligned) if data.time_name else []
+    header = head_of(data, columns, bounds=isinstance(found[0], Prediction))
+    parts = zip(rows_of(data, columns, found, aligned=aligned), found, strict=True)
+    for number, ((one, times, rows), forecast) in enumerate(parts):
         record: dict[str, Any] = {"series": one.name, "columns": list(columns.targets)}
         record |= {"times": times} if times else {}
-        record["forecast"] = _rounded(mean)
+        record["forecast"] = _rounded(forecast.mean if isinstance(forecast, Prediction) else forecast)
         if isinstance(forecast, Prediction):
             record |= {
                 "low": _rounded(forecast.low),
                 "high": _rounded(forecast.high),
                 "level": forecast.level,
             }
-        rows = []
-        for step in range(len(mean)):
-            row = [times[step]] if times else []
-            row += [one.name] if "series" in header else []
-            for place in range(len(columns.targets)):
-                values = (
-                    [mean]
-                    if not isinstance(forecast, Prediction)
-                    else [forecast.mean, forecast.low, forecast.high]
-                )
-                row += [f"{value[step, place]:.6g}" for value in values]
-            rows.append(row)
-        yield Response(_csv(rows if number else [header, *rows]), record)
-
-
-def _times(one: Series, columns: Columns, steps: int, aligned: bool) -> list[str]:
-    if aligned:
-        return list(one.times)
-    end = observed(one, columns, steps)
-    given = one.times[end : end + steps]
-    return list(given) if len(given) == steps else continued(one.times[:end], steps)
+        lines = [[cell if isinstance(cell, str) else f"{cell:.6g}" for cell in row] for row in rows]
+        yield Response(_csv(lines if number else [header, *lines]), record)
 
 
 def _rounded(values: Any) -> list[Any]:

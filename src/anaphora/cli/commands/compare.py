@@ -9,10 +9,10 @@ import click
 from anaphora.cli.group import Order
 from anaphora.cli.options import (
     json_option,
+    series_options,
     skip_bad_option,
     source_field_option,
     target_field_option,
-    time_field_option,
     trust_option,
 )
 
@@ -46,7 +46,7 @@ anaphora compare runs/* --data test.tsv --set beam=5 --json
 @skip_bad_option
 @source_field_option
 @target_field_option
-@time_field_option
+@series_options
 @json_option
 @trust_option
 def command(

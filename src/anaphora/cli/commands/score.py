@@ -10,10 +10,10 @@ from anaphora.cli.group import Order
 from anaphora.cli.options import (
     checkpoint_option,
     json_option,
+    series_options,
     skip_bad_option,
     source_field_option,
     target_field_option,
-    time_field_option,
     trust_option,
 )
 
@@ -47,7 +47,7 @@ anaphora score runs/book test.txt --set dynamic=0.0003 --set cache=2000
 @skip_bad_option
 @source_field_option
 @target_field_option
-@time_field_option
+@series_options
 @checkpoint_option
 @json_option
 @trust_option
@@ -57,9 +57,6 @@ def command(
     target: str | None,
     bad_rows: str | None,
     skip_bad: bool,
-    source_field: str | None,
-    target_field: str | None,
-    time_field: str | None,
     assignments: tuple[str, ...],
     checkpoint: int | None,
     as_json: bool,
@@ -75,6 +72,7 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import model_of, read_options
+    from anaphora.cli.request import FIELDS
     from anaphora.cli.training import check_data
     from anaphora.data.sources.report import reported
     from anaphora.tasks.recipe import Recipe, single_runs
@@ -83,12 +81,11 @@ def command(
     recipe = Recipe.read(Path(runs[0]))
     both = data if target is None else (data, target)
     check_data(both, recipe.task)
-    options = read_options(recipe.task, flags, assignments, scoring=True)
     if skip_bad and bad_rows == "strict":
         raise click.UsageError("--skip-bad and --bad-rows strict contradict each other; give one of them.")
     skipping = "skip" if skip_bad else bad_rows
-    fields = {"source_field": source_field, "target_field": target_field, "time_field": time_field}
-    named = fields | {"bad_rows": skipping}
+    named = {field: flags.pop(field) for field in FIELDS} | {"bad_rows": skipping}
+    options = read_options(recipe.task, flags, assignments, scoring=True)
     options |= {key: value for key, value in named.items() if value is not None}
 
     found = []

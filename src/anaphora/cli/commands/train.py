@@ -13,10 +13,10 @@ from anaphora.cli.group import Order
 from anaphora.cli.options import (
     json_option,
     seeds_option,
+    series_options,
     skip_bad_option,
     source_field_option,
     target_field_option,
-    time_field_option,
 )
 
 EXAMPLES = """
@@ -123,7 +123,7 @@ class Train(Order):
 )
 @source_field_option
 @target_field_option
-@time_field_option
+@series_options
 @skip_bad_option
 @seeds_option
 @click.option("--force", is_flag=True, help="Replace the run folder if it exists.")
@@ -137,9 +137,6 @@ def command(
     valid_target: str | None,
     out: str | None,
     assignments: tuple[str, ...],
-    source_field: str | None,
-    target_field: str | None,
-    time_field: str | None,
     skip_bad: bool,
     seeds: int,
     force: bool,
@@ -156,7 +153,7 @@ def command(
 
     `anaphora train TASK --model PRESET --help` lists the settings of a preset, `anaphora explain` those of all.
     """
-    from anaphora.cli.request import read_request
+    from anaphora.cli.request import FIELDS, read_request
     from anaphora.cli.words import find_task
 
     file = Path(task) if task.endswith(".toml") else None
@@ -172,9 +169,7 @@ def command(
         "data": _both(data, target, "--target"),
         "valid": _both(valid, valid_target, "--valid-target"),
         "out": out,
-        "source_field": source_field,
-        "target_field": target_field,
-        "time_field": time_field,
+        **{field: flags.pop(field) for field in FIELDS},
     }
     given = {key: value for key, value in flags.items() if value is not None}
     if skip_bad:

@@ -35,6 +35,36 @@ def table_of(data: Any, where: str) -> ObjectSheet | None:
     return opener(data, where) or (_duck(data, where) if opener is not _duck else None)
 
 
+def with_index(data: Any) -> tuple[Any, list[str]]:
+    """A frame or a series of pandas with its index as columns before the others, where it says more than the number of the row: times, names, several
+    levels; and the names of those columns."""
+    index = getattr(data, "index", None)
+    if type(data).__module__.partition(".")[0] != "pandas" or index is None:
+        return data, []
+    named = [name for name in index.names if name is not None]
+    if (
+        not named
+        and type(index).__name__ not in ("DatetimeIndex", "PeriodIndex", "MultiIndex")
+        and index.dtype != object
+    ):
+        return data, []
+    frame = data.to_frame("x1" if data.name is None else data.name) if not hasattr(data, "columns") else data
+    taken = [str(name) for name in frame.columns]
+    names: list[str] = []
+    for place, name in enumerate(index.names):
+        usual = str(name) if name is not None else ("index" if index.nlevels == 1 else f"level_{place}")
+        names.append(
+            next(
+                one for one in (usual, *(f"{usual}{i}" for i in range(2, 99))) if one not in (*taken, *names)
+            )
+        )
+    columns = {name: index.get_level_values(place) for place, name in enumerate(names)}
+    frame = frame.set_axis(taken, axis=1).reset_index(drop=True)
+    for place, (name, values) in enumerate(columns.items()):
+        frame.insert(place, name, values)
+    return frame, names
+
+
 def pairs_table(examples: Iterable[Any], roles: Sequence[Role], where: str) -> ObjectSheet:
     """An iterable of tuples, one value for each role, as a table."""
     return _Tuples(where, [role.side for role in roles], lambda: examples)

@@ -103,6 +103,8 @@ def compare(
     source_field: str | None = None,
     target_field: str | None = None,
     time_field: str | None = None,
+    id_field: str | None = None,
+    decimal: str | None = None,
     **options: Any,
 ) -> Comparison:
     """Measure ``runs`` (folders, or trained estimators of one task) on the same examples.
@@ -120,7 +122,7 @@ def compare(
         device: where the models run, ``"auto"``, ``"cpu"`` or ``"cuda"``.
         trust: import own parts that the folders name; see `load`.
         bad_rows: ``"skip"`` leaves out rows of ``data`` that cannot be read, ``"strict"`` stops at the first.
-        source_field, target_field, time_field: columns of ``data``, where it is a table.
+        source_field, target_field, time_field, id_field: columns of ``data``, where it is a table; decimal: its decimal mark.
         options: those of ``score``, such as ``beam``.
 
     Returns a `Comparison`: ``print`` shows it as a table, ``to_dict()`` gives the numbers.
@@ -137,6 +139,7 @@ def compare(
     contestants = gather(runs, device, trust)
     task = contestants[0].model.task()
     fields = {"source_field": source_field, "target_field": target_field, "time_field": time_field}
+    fields |= {"id_field": id_field, "decimal": decimal}
     fields = {key: value for key, value in fields.items() if key in task.fields or value is not None}
     contestants[0].model._check_fields(fields)
     sets = opened(contestants, data, bad_rows, fields)

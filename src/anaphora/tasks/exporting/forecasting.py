@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.series_readers import read_as
 from anaphora.errors import AnaphoraError
 from anaphora.models.forecaster import Forecaster
 from anaphora.models.forecaster_ancestor import Ancestor
@@ -67,7 +68,7 @@ def forecaster_export(m: Any) -> Export:
         "window": s.window,
         "horizon": s.horizon,
         "errors": m._errors().tolist(),
-        "time_field": m.recipe_.trained_on.get("of", m.recipe_.trained_on).get("time_field"),
+        "read": read_as(m.recipe_.trained_on),
     }
     chain = chain_of(m.model_)
     if chain is not None:

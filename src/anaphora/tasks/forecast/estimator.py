@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anaphora.data.pooled import HeldBatches
 from anaphora.data.series import SeriesData
+from anaphora.data.series_answers import framed
 from anaphora.data.series_arrays import as_given
 from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_scale import Columns
@@ -220,17 +221,23 @@ class Forecaster(Estimator):
         seed: int = 1,
         details: bool = False,
     ) -> Any:
-        """The steps after the end of ``data``: an array (steps, targets) for one series, a list of them for a list.
+        """The steps after the end of ``data``: an array (steps, targets) for one series, a list of them for several, and a frame with their names and
+        times for a frame of pandas, polars or Arrow.
 
         ``data`` is whatever ``fit`` takes. With columns known in advance its last ``horizon`` rows hold those alone.
         ``horizon`` beyond the one trained for feeds a network its own forecasts. With ``interval`` (0.95, say) each is
-        a `Prediction` with ``mean``, ``low`` and ``high``. An aligned forecaster (horizon 0) gives (time, targets),
+        a `Prediction` with ``mean``, ``low`` and ``high``, or columns ``y_low`` and ``y_high`` of a frame. An aligned forecaster (horizon 0) gives (time, targets),
         and (time,) where ``fit(X, y)`` had one value for each step. ``details`` is ``interval=0.95``.
         """
         interval = interval or (0.95 if details else 0.0)
         opened = self._opened(data, role="test")
         found = self._predicted(opened, horizon, interval, sample, seed)
-        return as_given(found, data, flat=self.columns_.apart and not self.settings_.horizon)
+        frame = framed(data, opened, self.columns_, found) if self.settings_.horizon else None
+        return (
+            frame
+            if frame is not None
+            else as_given(found, data, flat=self.columns_.apart and not self.settings_.horizon)
+        )
 
     @overload
     def score(self, data: Any, y: None = None, **fields: str | None) -> dict[str, Any]: ...
@@ -262,7 +269,7 @@ class Forecaster(Estimator):
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> SeriesData:
-        return self._opened(data, role="test", optional=False, time_field=fields.get("time_field"))
+        return self._opened(data, role="test", optional=False, **fields)
 
     @whatever_the_batch
     def _judge(self, data: SeriesData, options: Mapping[str, Any]) -> Judged:
@@ -311,12 +318,11 @@ class Forecaster(Estimator):
             for end in range(max(one.begin, self._window, 1), len(one) - horizon + 1)
         ]
 
-    def _opened(
-        self, data: Any, *, role: str, optional: bool = True, time_field: str | None = None
-    ) -> SeriesData:
+    def _opened(self, data: Any, *, role: str, optional: bool = True, **fields: Any) -> SeriesData:
         self._check_trained()
-        trained = self.recipe_.trained_on.get("of", self.recipe_.trained_on).get("time_field")
-        opened = open_series(data, role=role, time_field=time_field or trained, kept=self.columns_.names)
+        opened = open_series(
+            data, role=role, kept=self.columns_.names, trained=self.recipe_.trained_on, **fields
+        )
         may_miss = self.columns_.targets if optional and not self.settings_.horizon else ()
         names = self.columns_.names
         if optional and may_miss and len(opened.columns) == len(self.columns_.others):
