@@ -10,7 +10,6 @@ from cases import CASES, Case
 from check_task import CHECKS, check_task
 from checks import Share, Subject
 from doors import Served
-from known_faults import FAULTS, fault_of
 
 from trained_runs import Store
 
@@ -35,8 +34,6 @@ def _contract() -> Iterator[object]:
                 marks = [pytest.mark.xdist_group(f"contract {case.task}")]
                 if name not in SHARES[check.share]:
                     marks.append(pytest.mark.slow)
-                if why := fault_of(name, check.name):
-                    marks.append(pytest.mark.xfail(strict=True, reason=why))
                 yield pytest.param(name, check.name, id=f"{name}-{check.name}", marks=marks)
 
 
@@ -58,32 +55,21 @@ def test_contract(
     request: pytest.FixtureRequest,
 ) -> None:
     def serve() -> Served:
-        """One server for the cases of a task that this run asks; one of its own for a case that is known to fail."""
-        alone = fault_of(case, check) is not None
-        key = case if alone else CASES[case].task
-        if key not in servers:
-            asked = [
+        """One server for the cases of a task that this run asks."""
+        task = CASES[case].task
+        if task not in servers:
+            asked = {
                 item.callspec.params["case"]
                 for item in request.session.items
                 if isinstance(item, pytest.Function)
                 and item.originalname == "test_contract"
-                and item.callspec.params["check"] == check
-            ]
-            names = [one for one in asked if CASES[one].task == key and fault_of(one, check) is None]
-            servers[key] = Served({name: trained(name).run for name in ([case] if alone else names)})
-        return servers[key]
+                and "predict" not in CASES[item.callspec.params["case"]].lacks
+            }
+            names = [name for name in CASES if name in asked and CASES[name].task == task]
+            servers[task] = Served({name: trained(name).run for name in names})
+        return servers[task]
 
     CHECKS[check].run(Subject(case, trained(case), tmp_path, serve))
-
-
-def test_every_known_fault_is_one_of_a_case_and_a_check() -> None:
-    for cases, checks, why in FAULTS:
-        assert any(
-            fault_of(name, check.name) == why
-            for name, case in CASES.items()
-            for check in CHECKS.values()
-            if check.applies(case)
-        ), (cases, checks, why)
 
 
 def test_a_task_is_proved_by_one_call(tmp_path: Path) -> None:

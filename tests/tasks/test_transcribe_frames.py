@@ -37,7 +37,7 @@ def test_mfcc_are_warped_by_way_of_the_spectrum_they_describe():
         features="mfcc", bins=40, normalise="none"
     )  # as many coefficients as bands: nothing is smoothed
     _, mel = heard(bins=40, normalise="none")
-    item = as_item((sound(), 8000), 1, 8000)
+    item = as_item((sound(), 8000), "input 1", 8000)
     cosines = bands.features.transform.numpy()
     np.testing.assert_allclose(bands.hear(item, 1.1), mel.hear(item, 1.1) @ cosines, rtol=1e-3, atol=1e-2)
     _, few = heard(features="mfcc", bins=13, normalise="none")
@@ -64,7 +64,7 @@ def test_variance_or_all_but_the_level_is_kept_where_asked_for():
     _, plain = heard(bins=20)
     _, wide = heard(bins=20, normalise="means")
     _, whole = heard(bins=20, normalise="level")
-    item = as_item((sound(), 8000), 1, 8000)
+    item = as_item((sound(), 8000), "input 1", 8000)
     np.testing.assert_allclose(plain.hear(item).std(0), 1, atol=1e-3)
     assert wide.hear(item).std(0).max() > 1.5
     x = whole.hear(item)
@@ -145,7 +145,9 @@ def test_speech_is_levelled_whatever_stands_around_it():
 
 def test_without_variation_training_hears_what_prediction_hears():
     data, ear = heard(bins=20, speed=0, masks=0)
-    np.testing.assert_array_equal(ear.vary(data, [0], 1, 0, 0), ear.hear(as_item((sound(), 8000), 1, 8000)))
+    np.testing.assert_array_equal(
+        ear.vary(data, [0], 1, 0, 0), ear.hear(as_item((sound(), 8000), "input 1", 8000))
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.pictures import PICTURE_ENDINGS
 from anaphora.data.streams import line_batches
 from anaphora.data.vectors import as_sequence
@@ -16,36 +17,56 @@ from anaphora.errors import DataError
 from anaphora.files import parse_json
 
 
-def sequence_batches(name: str, scan: str, field: str = "sequence") -> Iterator[list[Any]]:
-    """The sequences of a file in batches: ``.npz`` with X; ``.ts``; ``.npy`` or IDX with many sequences (of one feature or
-    more); ``.csv`` or a picture with a single one; a list of such files, one per line (further columns do not matter); JSON
-    lines, each a sequence or an object with it in ``field``. Standard input (``-``) has JSON lines."""
+def sequence_batches(
+    name: str, inputs: VectorInputs, scan: str, field: str = "sequence"
+) -> Iterator[list[Any]]:
+    """Return the sequences of a file in batches, each of them of the form that ``inputs`` are of.
+
+    The forms of a file: ``.npz`` with X; ``.ts``; ``.npy`` or IDX with many sequences (of one feature or more); ``.csv`` or a
+    picture with a single one; a list of such files, one per line (further columns do not matter); JSON lines, each a sequence
+    or an object with it in ``field``. Standard input (``-``) has JSON lines.
+    """
+    return of_form(_placed_batches(name, scan, field), inputs, scan)
+
+
+Placed = list[tuple[str, Any]]
+"""Sequences, each with the place where it stands."""
+
+
+def of_form(batches: Iterable[Placed], inputs: VectorInputs, scan: str) -> Iterator[list[Any]]:
+    """Return the sequences of some batches; a `DataError` with the place of one that has another form than ``inputs``."""
+    for batch in batches:
+        for place, x in batch:
+            inputs.seen(x, place, scan)
+        yield [x for _, x in batch]
+
+
+def numbered(name: str, sequences: Iterable[Any]) -> Placed:
+    """Return the sequences of one file with their places."""
+    return [(f"{name}: sequence {i}", x) for i, x in enumerate(sequences, start=1)]
+
+
+def _placed_batches(name: str, scan: str, field: str) -> Iterator[Placed]:
     path = Path(name)
     ending = path.suffix.lower()
     if ending == ".npz":
-        yield read_npz(path, scan=scan, labelled=False).column(0)
+        yield numbered(name, read_npz(path, scan=scan, labelled=False).column(0))
     elif is_ts(path):
-        yield read_ts(path, labelled=False).column(0)
+        yield numbered(name, read_ts(path, labelled=False).column(0))
     elif ending == ".csv" or ending in PICTURE_ENDINGS:
-        yield [as_sequence(read_file(path), name, scan=scan)]
+        yield [(name, as_sequence(read_file(path), name, scan=scan))]
     elif is_array_file(path):
-        yield [
-            as_sequence(x, f"{name}: sequence {i}", scan=scan)
-            for i, x in enumerate(read_array(path), start=1)
-        ]
+        yield [(place, as_sequence(x, place, scan=scan)) for place, x in numbered(name, read_array(path))]
     elif name == "-" or ending == ".jsonl":
         count = 0
         for lines in line_batches(name):
-            yield [
-                _parsed(line, f"{name}:{count + i}", scan, field)
-                for i, line in enumerate(lines, 1)
-                if line.strip()
-            ]
+            full = [(f"{name}:{count + i}", line) for i, line in enumerate(lines, 1) if line.strip()]
+            yield [(place, _parsed(line, place, scan, field)) for place, line in full]
             count += len(lines)
     elif ending in (".tsv", ".txt"):
         for lines in line_batches(name):
             files = [path.parent / line.split("\t")[0] for line in lines if line.strip()]
-            yield [as_sequence(read_file(file), str(file), scan=scan) for file in files]
+            yield [(str(file), as_sequence(read_file(file), str(file), scan=scan)) for file in files]
     else:
         raise DataError(
             f"{name}: the ending does not tell the form; this model reads vectors: .npz, .npy, .ts, .csv, .jsonl, a "

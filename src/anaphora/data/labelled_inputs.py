@@ -130,19 +130,24 @@ class VectorInputs:
         return {"rows": self.size[0], "columns": self.size[1], "channels": len(self.mean)}
 
     def encode(self, given: Sequence[Any], scan: str) -> list[Input]:
-        found = [self._seen(x, f"input {i}", scan) for i, x in enumerate(given, start=1)]
-        for number, x in enumerate(found, start=1):
-            if self.size is not None and x.shape != (shape := (*self.size, len(self.mean))):
-                raise DataError(
-                    f"input {number} has {picture_size(x.shape)} where the model was trained on pictures with "
-                    f"{picture_size(shape)}; bring it to that size."
-                )
-            if x.shape[-1] != len(self.mean):
-                raise DataError(
-                    f"input {number} has {x.shape[-1]} features where the model was trained on {len(self.mean)}; "
-                    "give the same."
-                )
-        return [(x - self.mean) / self.scale for x in found]
+        return [
+            (self.seen(x, f"input {i}", scan) - self.mean) / self.scale for i, x in enumerate(given, start=1)
+        ]
+
+    def seen(self, x: Any, name: str, scan: str) -> Array:
+        """Return an input as the model sees it, before it is scaled; a `DataError` that begins with ``name`` where it has not the
+        form of those of training."""
+        found = self._seen(x, name, scan)
+        if self.size is not None and found.shape != (shape := (*self.size, len(self.mean))):
+            raise DataError(
+                f"{name} has {picture_size(found.shape)} where the model was trained on pictures with "
+                f"{picture_size(shape)}; bring it to that size."
+            )
+        if found.shape[-1] != len(self.mean):
+            raise DataError(
+                f"{name} has {found.shape[-1]} features where the model was trained on {len(self.mean)}; give the same."
+            )
+        return found
 
     def _seen(self, x: Any, name: str, scan: str) -> Array:
         found = as_sequence(x, name, scan=scan)

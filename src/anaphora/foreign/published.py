@@ -164,7 +164,9 @@ def recurrent_of(given: Weights) -> Recurrent | None:
         return None
     first = given.tensors.get(f"{prefix}weight_ih_l0")
     again = given.tensors.get(f"{prefix}weight_hh_l0")
-    if first is None or again is None or first.dim() != 2 or again.dim() != 2 or not again.shape[1]:
+    if first is None or again is None or first.dim() != 2 or again.dim() != 2:
+        return None
+    if not first.shape[1] or not again.shape[1]:
         return None
     gates, inputs, hidden = len(again) / again.shape[1], first.shape[1], again.shape[1]
     if gates not in (3, 4):

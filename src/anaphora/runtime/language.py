@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.data.asked import filled
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.text_windows import ROWS, Symbols, by_windows
 from anaphora.data.tokenizers import Tokenizer
@@ -47,11 +48,14 @@ class LanguageModel:
         self._steps: Steps = Steps(Session(exported, "step", threads=threads) if windowed else self._model)
         self._windowed = windowed
 
-    def predict(self, texts: Iterable[str]) -> list[float]:
-        """log p of each text as a line, in nats."""
+    def predict(self, texts: Iterable[str]) -> list[float | None]:
+        """Return log p of each text as a line, in nats; None for a text with nothing in it."""
+        return filled(given_texts(texts), self._log_probs)
+
+    def _log_probs(self, texts: list[str]) -> list[float]:
         self._check_one_way("the probability of a line")
         back = -1 if self._backward else 1
-        rows = [[*row[::back], self.end] for row in self.tokenizer.encode_batch(given_texts(texts))]
+        rows = [[*row[::back], self.end] for row in self.tokenizer.encode_batch(texts)]
         found: list[Any] = [np.zeros(0)] * len(rows)
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), i))
         read = self._in_windows if self._windowed else self._carried_on
@@ -65,7 +69,7 @@ class LanguageModel:
     def rank(self, alternatives: Iterable[str]) -> list[tuple[str, float]]:
         """The alternatives with log p of each, the most probable first."""
         texts = given_texts(alternatives)
-        return sorted(zip(texts, self.predict(texts), strict=True), key=lambda pair: -pair[1])
+        return sorted(zip(texts, self._log_probs(texts), strict=True), key=lambda pair: -pair[1])
 
     def sample(
         self, prompt: str = "", *, listen: Callable[[str], None] | None = None, **options: Any

@@ -74,9 +74,9 @@ class Ear:
     def hear(self, source: Any, number: int, tract: float = 1.0) -> Frames:
         """The frames of one input: a path, samples ``(n,)``, samples with their rate, or frames ``(time, width)``; of sound as if the
         speaker's vocal tract were ``tract`` times as long."""
-        name = f"recording {number}"
+        name = f"input {number}"
         if isinstance(source, str | Path):
-            name = Path(source).name
+            name = str(source)
             if Path(source).suffix.lower() in ENDINGS:
                 return self._checked(as_sequence(read_numbers(Path(source)), name), name, sound=False)
             known = ", ".join((*AUDIO_ENDINGS, *ENDINGS))

@@ -117,7 +117,7 @@ class Transcriber:
             for number, x in enumerate(heard, start=1):
                 if len(cut(len(x), *spans, self._factor)) > 1:
                     raise DataError(
-                        f"recording {number} is longer than window = {window:g} s; cut it, or raise window."
+                        f"input {number} is longer than window = {window:g} s; cut it, or raise window."
                     )
 
             def searched(rows: list[int], wide: int) -> list[NBest]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.data.asked import is_blank
 from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
 from anaphora.data.sources.sheet import Sheet
@@ -66,7 +67,7 @@ def check_filled(items: Iterable[Any]) -> None:
     for number, x in enumerate(items, start=1):
         if not hasattr(x, "__len__"):
             raise DataError(f"input {number} is a {type(x).__name__}; give a text, or a sequence of numbers.")
-        if not len(x):
+        if not len(x) or is_blank(x):
             raise DataError(f"input {number} is empty; give at least one symbol.")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from anaphora.cli.answering.response import Response, answers, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
+from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.classify.estimator import Classifier
@@ -20,8 +21,10 @@ def asked(model: Classifier, source: str, options: Mapping[str, Any]) -> Iterato
     """The lines of text or the rows of a table, or the sequences of a file."""
     model._check_trained()
     chosen = model._options(**options)
-    if model.inputs_.kind == "vectors":
-        return (list(map(item, some)) for some in sequence_batches(source, model.settings_.scan))
+    if isinstance(model.inputs_, VectorInputs):
+        return (
+            list(map(item, some)) for some in sequence_batches(source, model.inputs_, model.settings_.scan)
+        )
     batches = asked_batches(source, model.recipe_.trained_on, chosen["source_field"])
     return text_items(batches, beside=chosen["top"] <= 1)
 

@@ -10,6 +10,7 @@ import numpy as np
 from anaphora.cli.answering.response import Response, answers, text_items
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import sequence_batches
+from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.embed.estimator import Embedder
@@ -17,8 +18,9 @@ from anaphora.tasks.embed.estimator import Embedder
 
 def asked(model: Embedder, source: str, options: Mapping[str, Any]) -> Iterator[list[Item]]:
     """The lines of text, rows of a table or sequences of a file."""
-    if model._inputs() != "text":
-        return (list(map(item, some)) for some in sequence_batches(source, "rows"))
+    model._check_trained()
+    if isinstance(model.inputs_, VectorInputs):
+        return (list(map(item, some)) for some in sequence_batches(source, model.inputs_, "rows"))
     return text_items(asked_batches(source, model.recipe_.trained_on, options.get("source_field")))
 
 
@@ -43,8 +45,9 @@ def answering(model: Embedder, options: Mapping[str, Any]) -> Answer:
 
 def read_inputs(model: Embedder, source: str, field: str | None) -> list[Any]:
     """All inputs of a file, empty lines left out; an ``.npy`` file given to a model of texts holds vectors of inputs."""
-    if model._inputs() != "text":
-        return [x for batch in sequence_batches(source, "rows") for x in batch]
+    model._check_trained()
+    if isinstance(model.inputs_, VectorInputs):
+        return [x for batch in sequence_batches(source, model.inputs_, "rows") for x in batch]
     rows = (one.text for batch in asked_batches(source, model.recipe_.trained_on, field) for one in batch)
     return [text for text in rows if text.strip()]
 

@@ -12,14 +12,16 @@ from typing import Any
 from anaphora.cli.answering.response import Response
 from anaphora.data.asked import Asked as Row
 from anaphora.data.asked import asked_batches
-from anaphora.data.asked_vectors import sequence_batches
+from anaphora.data.asked_vectors import numbered, of_form, sequence_batches
 from anaphora.data.conll import Block, Columns, form_of
 from anaphora.data.conll_examples import split_words
 from anaphora.data.files import TextFile
 from anaphora.data.framed import read_csv, sequences_of
+from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.sources.formats import ending_of
 from anaphora.data.sources.roles import as_words
 from anaphora.data.streams import line_batches
+from anaphora.data.tag_vocabulary import FrameReader
 from anaphora.data.vectors_files import read_array, read_arrays
 from anaphora.errors import DataError
 from anaphora.tasks.bulk.windows import Item, item
@@ -36,8 +38,8 @@ def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[li
     a further column, a file of columns in their own."""
     model._check_trained()
     learnt = model.recipe_.trained_on.get("of", model.recipe_.trained_on)
-    if model.framewise:
-        return (list(map(item, some)) for some in _frames(source, learnt))
+    if isinstance(model._reader, FrameReader):
+        return (list(map(item, some)) for some in _frames(source, model._reader.inputs, learnt))
     form = options.get("form") or "auto"
     if form == "auto":
         form = "text" if source == "-" else _form_to_tag(source, model.learnt_.tags)
@@ -73,7 +75,7 @@ def _beside(row: Row) -> Callable[[Response], Response]:
     return finish
 
 
-def _frames(source: str, learnt: Mapping[str, Any]) -> Iterable[list[Any]]:
+def _frames(source: str, inputs: VectorInputs, learnt: Mapping[str, Any]) -> Iterable[list[Any]]:
     """The sequences of ``source``: ``.npz`` with X (and lengths), ``.npy`` with one sequence or many, a CSV file with the
     columns of training, or what `sequence_batches` reads."""
     path, ending = Path(source), Path(source).suffix.lower()
@@ -81,12 +83,13 @@ def _frames(source: str, learnt: Mapping[str, Any]) -> Iterable[list[Any]]:
         arrays = read_arrays(path)
         if "X" not in arrays:
             raise DataError(f"{source} holds {', '.join(arrays) or 'nothing'}; it must hold X, the frames.")
-        return [sequences_of(arrays["X"], arrays.get("lengths"), f"{source}: X")]
+        found = sequences_of(arrays["X"], arrays.get("lengths"), f"{source}: X")
+        return of_form([numbered(source, found)], inputs, "rows")
     if ending == ".npy":
-        return [sequences_of(read_array(path), None, source)]
+        return of_form([numbered(source, sequences_of(read_array(path), None, source))], inputs, "rows")
     if ending == ".csv" and learnt.get("columns"):
-        return [[read_csv(path, None, learnt["columns"])[0]]]
-    return sequence_batches(source, "rows", str(learnt.get("source_field") or "sequence"))
+        return of_form([[(source, read_csv(path, None, learnt["columns"])[0])]], inputs, "rows")
+    return sequence_batches(source, inputs, "rows", str(learnt.get("source_field") or "sequence"))
 
 
 def _form_to_tag(source: str, tags: Collection[str]) -> str:

@@ -13,7 +13,7 @@ import torch
 from anaphora.data.audio.augment import SpecAugment
 from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.data.audio.inputs import Frames, Item
+from anaphora.data.audio.inputs import Frames, Item, place_of
 from anaphora.data.audio.mel import MOST, WhisperMel
 from anaphora.data.audio.normalise import Normalisation, normalise
 from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
@@ -96,7 +96,7 @@ class Ear:
         long."""
         if isinstance(item, Frames) != (self.features is None):
             wanted = "sound" if self.kind == "audio" else "frames (.npy, .csv)"
-            raise DataError(f"{item.name} is not {wanted}, which the model was trained on; give such.")
+            raise DataError(f"{place_of(item)} is not {wanted}, which the model was trained on; give such.")
         if isinstance(item, Frames):
             found = item.frames()
         else:
@@ -104,7 +104,7 @@ class Ear:
             found = frames_of(item.wave(self.rate), self.features)
         if found.shape[1] != self.width:
             raise DataError(
-                f"{item.name} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
+                f"{place_of(item)} has {found.shape[1]} numbers in a frame, but the model was trained on {self.width}; give such."
             )
         return self.normalised(found if tract == 1 else self._warped(found, tract))
 

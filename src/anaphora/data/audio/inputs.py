@@ -111,6 +111,11 @@ Frames = FeatureFile | HeldFeatures
 Item = Sound | Frames
 
 
+def place_of(item: Item) -> str:
+    """Return what a message calls a recording: its file as it was given, or its name."""
+    return str(item.path) if isinstance(item, SoundFile | FeatureFile) else item.name
+
+
 def fingerprint(path: Path) -> str:
     """SHA-256 of a file's size and of its first and last 64 KiB: enough to notice another file in its place."""
     try:

@@ -131,7 +131,7 @@ def _gathered(
     for number, example in enumerate(inputs, start=1):
         try:
             source, text = _pair(example)
-            items.append(as_item(source, number, rate))
+            items.append(as_item(source, f"recording {number}", rate))
             transcripts.append(text)
         except DataError as error:
             verdict.reject(number, _UNUSABLE, str(error).partition(";")[0].rstrip("."))
@@ -158,9 +158,9 @@ def _pair(example: Any) -> tuple[Any, str]:
     raise DataError(f"it is no pair of an input and its transcript but of the type {type(example).__name__}.")
 
 
-def as_item(source: Any, number: int, rate: int) -> Item:
-    """One input (a path, samples, samples with their rate also as Hugging Face writes them, or frames); what has no name is called by
-    its ``number``."""
+def as_item(source: Any, name: str, rate: int) -> Item:
+    """One input (a path, samples, samples with their rate also as Hugging Face writes them, or frames); what has no name is called
+    ``name``."""
     source = _sound(source)
     if isinstance(source, str | Path):
         path = Path(source)
@@ -171,7 +171,6 @@ def as_item(source: Any, number: int, rate: int) -> Item:
             known = ", ".join((*AUDIO_ENDINGS, *ENDINGS))
             raise DataError(f"{path} has the ending {ending}, and only {known} are read; convert it.")
         return SoundFile.of(path.name, path)
-    name = f"recording {number}"
     if rated := isinstance(source, tuple):
         if len(source) != 2:
             raise DataError(f"{name} has {len(source)} parts; give samples (n,) and their rate.")

@@ -49,10 +49,13 @@ def _tagged(model: Any, inputs: list[Any], options: Options) -> list[Any]:
 
 
 def _read(model: Any, inputs: list[Any], options: Options) -> list[Any]:
-    found = model.read(inputs)
-    if not options["details"]:
-        return [line.log_prob for line in found]
-    return [{**line.to_dict(), "perplexity": line.perplexity} for line in found]
+    def answer(full: list[Any]) -> list[Any]:
+        found = model.read(full)
+        if not options["details"]:
+            return [line.log_prob for line in found]
+        return [{**line.to_dict(), "perplexity": line.perplexity} for line in found]
+
+    return filled(inputs, answer)
 
 
 def _written(model: Any, inputs: list[Any], options: Options) -> list[Any]:
@@ -85,7 +88,9 @@ def _forecast(model: Any, inputs: list[Any], options: Options) -> list[Any]:
 
 
 def _embedded(model: Any, inputs: list[Any], options: Options) -> list[Any]:
-    return [plain(one) for one in model.predict(inputs, details=options["details"])]
+    return filled(
+        inputs, lambda full: [plain(one) for one in model.predict(full, details=options["details"])]
+    )
 
 
 ANSWERS: dict[str, Answer] = {

@@ -298,7 +298,7 @@ class Sound(Reader):
             )
         if isinstance(rate, bool) or not isinstance(rate, int):
             raise DataError(f"{where} has the rate {rate!r}; give samples a second, a whole number.")
-        as_item((samples, rate), 1, self.rate)  # a rate out of bounds and NaN are errors
+        as_item((samples, rate), where, self.rate)  # a rate out of bounds and NaN are errors
         return samples, rate
 
     def upload(self, content: bytes, where: str) -> tuple[Any, int]:
@@ -374,7 +374,7 @@ def _reader_for(estimator: Any) -> Reader:
             )
         if inputs.kind == "ngrams":
             return Text(len)
-        return _text(tokenizer_of(estimator), s.max_tokens, empty=command != "embed")
+        return _text(tokenizer_of(estimator), s.max_tokens)
     if command == "tag":
         return Vectors("rows", (len(estimator._reader.inputs.mean),)) if estimator.framewise else Words()
     if command == "translate":

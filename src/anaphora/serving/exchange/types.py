@@ -131,13 +131,13 @@ class Vector(BaseModel):
 OUTPUTS: dict[str, Any] = {
     "classify": str | int | float | bool | list[str] | Classified | list[Ranked] | None,
     "tag": list[str | int | float | list[str]] | Tagged,
-    "language": float | Read,
+    "language": float | Read | None,
     "translate": str | Written | list[Written],
     "transcribe": str | Transcribed | list[Transcribed],
     "caption": str | Written | list[Written],
     "answer": str | Answered | list[Ranked],
     "forecast": list[list[float]] | Forecast,
-    "embed": list[float] | Vector,
+    "embed": list[float] | Vector | None,
 }
 """One output of each task: as it is, and with ``details``."""
 

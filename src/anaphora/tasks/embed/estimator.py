@@ -11,6 +11,7 @@ from torch import nn
 
 from anaphora.data.alike import ALIKE_READER, AlikeBatches, check_alike, open_alike, positives_of
 from anaphora.data.alike_lookups import Lookups
+from anaphora.data.asked import filled, filled_rows
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.labelled_rows import Input
 from anaphora.data.split import Split
@@ -105,20 +106,28 @@ class Embedder(SequenceReader):
     def predict(self, inputs: Iterable[Any], *, details: Literal[False] = False) -> Vectors: ...
 
     @overload
-    def predict(self, inputs: Iterable[Any], *, details: Literal[True]) -> list[Embedded]: ...
+    def predict(self, inputs: Iterable[Any], *, details: Literal[True]) -> list[Embedded | None]: ...
 
-    def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded]:
-        """The vectors of inputs, ``(inputs, vector_size)``, each of length 1; with ``details`` each as an `Embedded`."""
+    def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded | None]:
+        """Return the vectors of inputs, ``(inputs, vector_size)``, each of length 1, and of NaN for a text with nothing in it; with
+        ``details`` each as an `Embedded`, and None for such a text."""
         self._check_trained()
-        vectors = unit(self._outputs(read := self._read(given_inputs(inputs, self.recipe_.trained_on))))
-        return [Embedded(v, len(x)) for v, x in zip(vectors, read, strict=True)] if details else vectors
+        items = given_inputs(inputs, self.recipe_.trained_on)
+        if details:
+            return filled(items, lambda full: list(map(Embedded, *self._vectors(full))))
+        return filled_rows(items, lambda full: self._vectors(full)[0], self.settings_.vector_size)
+
+    def _vectors(self, items: Sequence[Any]) -> tuple[Vectors, list[int]]:
+        """Return the vectors of inputs, none of them empty, and how many symbols or steps were read for each."""
+        read = self._read(items)
+        return unit(self._outputs(read)), [len(x) for x in read]
 
     embed = predict  # as other libraries call it
 
     def search(self, queries: Iterable[Any], documents: Any, *, k: int = 5) -> list[list[Neighbour]]:
         """For each query the ``k`` nearest of ``documents``: inputs, or vectors ``(n, vector_size)`` that `predict` made of them."""
         items, vectors = self._known(documents)
-        found = neighbours(self.predict(queries), vectors, k)
+        found = neighbours(self._vectors(given_inputs(queries, self.recipe_.trained_on))[0], vectors, k)
         return [[Neighbour(index, items[index], near) for index, near in row] for row in found]
 
     def cluster(self, inputs: Any, k: int, *, seed: int = 1) -> Clustering:
@@ -175,7 +184,7 @@ class Embedder(SequenceReader):
                 raise DataError(f"the vectors have {given.shape[1]} numbers; this Embedder gives {size}.")
             return range(len(given)), unit(given)
         items = given_inputs(given, self.recipe_.trained_on)
-        return items, self.predict(items)
+        return items, self._vectors(items)[0]
 
     def _read(self, items: Sequence[Any]) -> list[Input]:
         check_filled(items)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from anaphora.data.asked import filled
 from anaphora.data.split import Split
 from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import Text
@@ -233,15 +234,18 @@ class LanguageModel(Estimator):
         ]
 
     @overload
-    def predict(self, texts: Iterable[str], *, details: Literal[False] = False) -> list[float]: ...
+    def predict(self, texts: Iterable[str], *, details: Literal[False] = False) -> list[float | None]: ...
 
     @overload
-    def predict(self, texts: Iterable[str], *, details: Literal[True]) -> list[LineScore]: ...
+    def predict(self, texts: Iterable[str], *, details: Literal[True]) -> list[LineScore | None]: ...
 
-    def predict(self, texts: Iterable[str], *, details: bool = False) -> list[float] | list[LineScore]:
-        """log p of each text as a line, in nats; with ``details`` the `LineScore`, which has its perplexity too."""
-        found = self.read(texts)
-        return found if details else [line.log_prob for line in found]
+    def predict(
+        self, texts: Iterable[str], *, details: bool = False
+    ) -> list[float | None] | list[LineScore | None]:
+        """Return log p of each text as a line, in nats; with ``details`` the `LineScore`, which has its perplexity too; None for a
+        text with nothing in it."""
+        found: list[LineScore | None] = filled(given_texts(texts, self.recipe_.trained_on), self.read)
+        return found if details else [None if line is None else line.log_prob for line in found]
 
     def rank(self, alternatives: Iterable[str]) -> list[LineScore]:
         """The alternatives, the most probable first."""

@@ -353,7 +353,7 @@ class Transcriber(Estimator):
 
     def _hear(self, x: Any, number: int = 1, voices: int = 1) -> Any:
         """See `_voiced`."""
-        return self._voiced(as_item(x, number, self.ear_.rate), voices)
+        return self._voiced(as_item(x, f"input {number}", self.ear_.rate), voices)
 
     @whatever_the_batch
     def _transcribed(self, listening: Listening, heard: list[Any]) -> list[list[Transcript]]:

@@ -32,7 +32,7 @@ def items_of(m: Any, inputs: Any, *, skip: bool = False) -> Iterator[Item]:
     given = sources(m, inputs) if isinstance(inputs, str | Path) else list(inputs)
     for number, x in enumerate(given, start=1):
         try:
-            yield as_item(x, number, m.ear_.rate)
+            yield as_item(x, f"input {number}", m.ear_.rate)
         except DataError:
             if not skip:
                 raise
