@@ -8,6 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from test_serve_uploads import form
 
 import own_loop
 from anaphora.cancellation import check_stopped
+from anaphora.cli.commands.serve import command
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.serving.batching import Batcher, Turns
 from anaphora.serving.exchange import inputs as readers
 from anaphora.serving.generation import Engine, Piece
 from anaphora.serving.generation.completion import _Arrivals
+from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import Refusal
 from anaphora.tasks.transcribe.inference.session import Session
 from anaphora.web.cost import Cost, cost_of
@@ -137,6 +140,16 @@ def test_every_route_that_computes_is_among_the_ways_in(start):
 
 
 # ------------------------------------------------------------------ cost
+def test_the_limits_that_are_promised_are_those_that_hold():
+    """E3: SECURITY.md, the guide and the command name the defaults; a client may have two requests of the limit, a run four."""
+    limits, root = Limits(), Path(__file__).parents[2]
+    assert (limits.client_cost, limits.run_cost) == (2 * limits.cost, 4 * limits.cost)
+    promised = (root / "SECURITY.md").read_text("utf-8")
+    assert f"| {limits.cost:,} steps (`--max-cost`) |" in promised
+    assert f"| {limits.client_cost:,}; {limits.run_cost:,} steps |" in promised
+    assert f"({limits.cost:,} steps: " in (root / "docs" / "guides" / "serve.md").read_text("utf-8")
+    (option,) = [one for one in command.params if one.name == "cost"]
+    assert f"[{limits.cost}]" in option.help
 
 
 @pytest.mark.parametrize("way", WAYS)

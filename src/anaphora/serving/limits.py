@@ -32,11 +32,12 @@ class Limits:
     """Texts that one language model writes at the same time; requests for more wait in the queue."""
     beam: int = 100
     """Hypotheses, samples or outputs of one input that a request may ask for."""
-    cost: int = 2_000_000
-    """What one request may cost, in steps (`anaphora.web.cost`)."""
-    client_cost: int = 4_000_000
+    cost: int = 400_000
+    """What one request may cost, in steps (`anaphora.web.cost`): two cores do 11,000 a second with a Transformer of 1.5 million
+    parameters and a beam of 100, and three times as many with a GRU, so that what is allowed is answered within ``seconds``."""
+    client_cost: int = 800_000
     """What the requests of one client that are not answered yet may cost together; a client is an address."""
-    run_cost: int = 8_000_000
+    run_cost: int = 1_600_000
     """What those of all clients to one run may cost together."""
     quick: int = 16_384
     """A request that costs more waits in a queue of its own and lets others in between any two of its steps."""

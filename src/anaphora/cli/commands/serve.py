@@ -51,7 +51,7 @@ SHORTEST_TOKEN = 16
     help="How long a request waits for others to be computed with. [2]",
 )
 @click.option(
-    "--max-cost", "cost", type=click.IntRange(1), metavar="N", help="Steps that a request may cost. [2000000]"
+    "--max-cost", "cost", type=click.IntRange(1), metavar="N", help="Steps that a request may cost. [400000]"
 )
 @click.option("--queue", type=click.IntRange(1), metavar="N", help="Requests that may wait for a run. [256]")
 @click.option(
