@@ -17,9 +17,9 @@ import torch
 from torch.nn import functional as F
 
 from anaphora import nn
-from anaphora.kernels.invariant import batch_invariant
 from anaphora.nn import transformer
 from anaphora.nn.attention import MultiHead
+from anaphora.ops.invariant import batch_invariant
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import search_outputs

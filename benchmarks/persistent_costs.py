@@ -1,7 +1,7 @@
 """What the parts of a persistent kernel's step cost on this GPU. Run: python benchmarks/persistent_costs.py [--json] [--seconds N]
 
 The library divides a layer over the GPU by an estimate of what a step costs: a sum of parts, each with a constant
-(`Costs` in `kernels/recurrence/backends/persistent/tiling.py`). This measures kernels of many shapes, fits the constants to
+(`Costs` in `engine/backends/persistent/tiling.py`). This measures kernels of many shapes, fits the constants to
 them by least squares of the relative error, and prints them beside those that are built in. Two lengths of each kernel are
 measured, so that what a launch costs does not count. A constant that no measured kernel depends on is left out.
 """
@@ -21,15 +21,15 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.backends.persistent.clusters import clustered, clusters_at_once
-from anaphora.kernels.recurrence.backends.persistent.launch import Pass
-from anaphora.kernels.recurrence.backends.persistent.passes import Passes
-from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import Kernel
-from anaphora.kernels.recurrence.backends.persistent.tiling import Costs, Tiling, cost, counts, tile
-from anaphora.kernels.recurrence.front.plan import make_plan
-from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.engine.arguments import Arguments
+from anaphora.engine.backends.persistent.clusters import clustered, clusters_at_once
+from anaphora.engine.backends.persistent.launch import Pass
+from anaphora.engine.backends.persistent.passes import Passes
+from anaphora.engine.backends.persistent.program import Programs, make_programs
+from anaphora.engine.backends.persistent.source import Kernel
+from anaphora.engine.backends.persistent.tiling import Costs, Tiling, cost, counts, tile
+from anaphora.engine.plan import make_plan
+from anaphora.engine.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 SHORT, LONG = 64, 320  # steps

@@ -209,8 +209,8 @@ def bandwidth() -> float:
 
 
 def decoders_on_gpu(times: int, kind: str) -> list[dict[str, Any]]:
-    from anaphora.kernels.decode.cuda import Writer
     from anaphora.models.whole import parts_of
+    from anaphora.ops.decode.cuda import Writer
 
     with tempfile.TemporaryDirectory() as name:
         theirs, m = decoder_pair(Path(name), kind, "cuda")

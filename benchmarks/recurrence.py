@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.reference import run_reference
+from anaphora.engine.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 from processor import Processor
 

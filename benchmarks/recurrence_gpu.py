@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.reference import run_reference
+from anaphora.engine.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 from recurrence import UserMGU
 from rows import row, show

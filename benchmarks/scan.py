@@ -25,12 +25,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora import nn
-from anaphora.kernels.matrix_scan import matrix_scan
-from anaphora.kernels.matrix_scan.chunks import by_chunks
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
-from anaphora.kernels.selective import chunks as selective
-from anaphora.kernels.selective import selective_scan
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
+from anaphora.ops.matrix_scan import matrix_scan
+from anaphora.ops.matrix_scan.chunks import by_chunks
+from anaphora.ops.selective import chunks as selective
+from anaphora.ops.selective import selective_scan
 
 MATRICES = {
     "GLA": (True, False),

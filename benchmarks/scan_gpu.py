@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.backends.scan import generated
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.backends.scan import generated
+from anaphora.engine.dispatch import force
 
 ROUNDS = 7
 

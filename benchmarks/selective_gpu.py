@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.selective import selective_scan
-from anaphora.kernels.selective.chunks import by_chunks
+from anaphora.ops.selective import selective_scan
+from anaphora.ops.selective.chunks import by_chunks
 from scan_gpu import tried
 
 

@@ -24,8 +24,8 @@ import torch
 
 from anaphora.data.batching import PairBatch, ordered_batches
 from anaphora.data.text_stream import StreamBatch
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.tasks.registry import TASKS, resolve

@@ -1,4 +1,4 @@
-"""The programs of `anaphora.kernels.invariant` in plain torch, for a CPU; and a watch for sums that go another way."""
+"""The programs of `anaphora.ops.invariant` in plain torch, for a CPU; and a watch for sums that go another way."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-from anaphora.kernels.invariant import arguments
 from anaphora.native import following
+from anaphora.ops.invariant import arguments
 
 SUMMING = (
     "mm",
@@ -89,13 +89,13 @@ def attention(
 @pytest.fixture
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mode serves CPUs, by the programs above, and no one notices a `Watch`: all runs as it does unwatched."""
-    from anaphora.kernels.invariant import mode
+    from anaphora.ops.invariant import mode
 
     programs = SimpleNamespace(
         product=product, row=row, norm=norm, column_sum=column_sum, attention=attention
     )
     monkeypatch.setattr(arguments, "DEVICES", {"cpu"})
-    monkeypatch.setitem(sys.modules, "anaphora.kernels.invariant.programs", programs)
+    monkeypatch.setitem(sys.modules, "anaphora.ops.invariant.programs", programs)
     monkeypatch.setattr(mode, "_ready", lambda: True)
     monkeypatch.setattr(following, "_len_torch_dispatch_stack", _others)
 

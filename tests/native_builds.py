@@ -6,14 +6,14 @@ import shutil
 
 import pytest
 
-from anaphora.kernels.crf import native as crf
-from anaphora.kernels.embeddings import windows
-from anaphora.kernels.grid import native as grid
-from anaphora.kernels.packed import native as packed
-from anaphora.kernels.sound import native as sound
-from anaphora.kernels.transducer import native as transducer
+from anaphora.models.embeddings import windows
 from anaphora.native import c as compiler
 from anaphora.native import isa
+from anaphora.ops.crf import native as crf
+from anaphora.ops.grid import native as grid
+from anaphora.ops.packed import native as packed
+from anaphora.ops.sound import native as sound
+from anaphora.ops.transducer import native as transducer
 
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]

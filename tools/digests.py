@@ -514,7 +514,7 @@ def _kernel_texts() -> Iterator[tuple[str, str]]:
     import anaphora
 
     for module in pkgutil.walk_packages(anaphora.__path__, "anaphora."):
-        if re.search(r"\.(kernels|ops|native|search)\b", module.name):
+        if re.search(r"\.(kernels|engine|ops|native|search)\b", module.name):
             try:
                 importlib.import_module(module.name)
             except ImportError:

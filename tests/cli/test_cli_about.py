@@ -208,7 +208,7 @@ def test_doctor_tunes_no_gpu_where_there_is_none(capsys, monkeypatch):
 
 def test_doctor_tunes_each_kind_of_gpu_once(capsys, monkeypatch, tmp_path):
     """The GPUs are made up, and so are their times."""
-    from anaphora.kernels.recurrence import measure, tuning
+    from anaphora.engine import measure, tuning
 
     monkeypatch.setenv("ANAPHORA_CACHE", str(tmp_path))
     for name, value in {

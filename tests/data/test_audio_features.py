@@ -15,7 +15,7 @@ from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.normalise import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
-from anaphora.kernels.sound import native
+from anaphora.ops.sound import native
 
 SPEECH = [x for x, _ in CORPUS.generate(CORPUS.default_variant, "train", 4)]
 SINE = np.sin(0.3 * np.arange(8000)).astype(np.float32)

@@ -244,4 +244,4 @@ print(sorted({{name.split(".")[1] for name in sys.modules if name.startswith("an
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-800:]
-    assert not {"tasks", "models", "nn", "kernels", "training"} & set(eval(done.stdout))
+    assert not {"tasks", "models", "nn", "ops", "engine", "training"} & set(eval(done.stdout))

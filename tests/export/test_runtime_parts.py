@@ -17,12 +17,12 @@ from anaphora.data.audio.frames import Ear as TrainingEar
 from anaphora.data.audio.frames import make_features
 from anaphora.data.audio.normalise import normalise
 from anaphora.data.audio.recordings_readers import as_item, open_recordings
-from anaphora.kernels.grid.waves import grid_states
 from anaphora.nn import linear
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent_nodes import node_of
+from anaphora.ops.grid.waves import grid_states
 from anaphora.runtime import ctc
 from anaphora.runtime.searching import best_symbols
 from anaphora.runtime.sound import Ear, normalised

@@ -53,7 +53,7 @@ MODES = (
 """Functions that write where their mode says so."""
 ALLOWED = {
     "native/cache.py": {"mkdtemp", "rmtree", "mkdir", "mkstemp", "replace", "unlink", "fdopen"},
-    "kernels/recurrence/tuning.py": {"mkstemp", "replace", "fdopen", "dump"},
+    "engine/tuning.py": {"mkstemp", "replace", "fdopen", "dump"},
     # the cache of kernels, which only this user can write: it looks at the owner and the mode of every folder
     "models/classical/ngram/counts.py": {"memmap"},
     "models/embeddings/glove.py": {"tofile"},
@@ -69,7 +69,7 @@ ALLOWED = {
     "tasks/exporting/ctranslate2.py": {"spec.save"},
     # by other libraries, into a folder that the door has just made
     "views/png.py": {"image.save"},  # into memory
-    "kernels/recurrence/backends/persistent/stages.py": {"touch"},  # no file
+    "engine/backends/persistent/stages.py": {"touch"},  # no file
 }
 NAMED = re.compile(
     rf"\b(?:{'|'.join(sorted({*METHODS, *MODES, *(name for _, name in OWNED)}))}|open_plain|rename)\b"

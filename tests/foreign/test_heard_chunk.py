@@ -9,8 +9,8 @@ import torch
 
 from anaphora.foreign.architectures import silero_vad
 from anaphora.foreign.architectures.silero_vad import SileroVAD
-from anaphora.kernels.packed import native
 from anaphora.nn import inside
+from anaphora.ops.packed import native
 
 CHUNK = SileroVAD.chunk
 

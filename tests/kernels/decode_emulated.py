@@ -7,7 +7,7 @@ from persistent_emulated import HOST, REPLACED, built
 from scan_emulated import OnHost, on_host
 from torch import Tensor
 
-from anaphora.kernels.decode import cuda
+from anaphora.ops.decode import cuda
 
 _MORE = r"""
 #define __align__(n)

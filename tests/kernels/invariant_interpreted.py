@@ -11,7 +11,7 @@ import torch
 from test_invariant import CALLS, KEYS, QUERY, VALUES, B, W, X
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant import arguments, batch_invariant
+from anaphora.ops.invariant import arguments, batch_invariant
 
 
 @torch.no_grad()

@@ -14,9 +14,9 @@ import torch
 import triton_on_cpu
 from torch import Tensor
 
-from anaphora.kernels.matrix_scan import check
-from anaphora.kernels.matrix_scan import launch as fused
-from anaphora.kernels.matrix_scan.chunks import by_chunks as plain
+from anaphora.ops.matrix_scan import check
+from anaphora.ops.matrix_scan import launch as fused
+from anaphora.ops.matrix_scan.chunks import by_chunks as plain
 
 # B, T, N, D, E, decays by channel, a state before, type
 CASES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from test_paged import LENGTHS, pasts
 
-from anaphora.kernels.paged import attend, programs
+from anaphora.ops.paged import attend, programs
 
 
 def main() -> None:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import torch
 
-from anaphora.kernels.recurrence.backends.persistent.clusters import clustered
-from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
-from anaphora.kernels.recurrence.backends.persistent.passes import Passes
-from anaphora.kernels.recurrence.backends.persistent.program import make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import Kernel
-from anaphora.kernels.recurrence.backends.persistent.tiling import tile
-from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.engine.backends.persistent.clusters import clustered
+from anaphora.engine.backends.persistent.launch import Arrays, Pass
+from anaphora.engine.backends.persistent.passes import Passes
+from anaphora.engine.backends.persistent.program import make_programs
+from anaphora.engine.backends.persistent.source import Kernel
+from anaphora.engine.backends.persistent.tiling import tile
+from anaphora.engine.plan import Plan
 from anaphora.native import c as native
 from anaphora.native import cache
 from anaphora.native.cuda import Watch

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.expressions import NUMBERS
-from anaphora.kernels.recurrence.backends.persistent.body import Body, place_name
-from anaphora.kernels.recurrence.backends.persistent.columns import Exchange, Key, Program
-from anaphora.kernels.recurrence.backends.persistent.launch import Arrays, Pass
-from anaphora.kernels.recurrence.backends.persistent.passes import Passes
-from anaphora.kernels.recurrence.backends.persistent.program import make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import Kernel
-from anaphora.kernels.recurrence.backends.persistent.tiling import choose
-from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.engine.backends.expressions import NUMBERS
+from anaphora.engine.backends.persistent.body import Body, place_name
+from anaphora.engine.backends.persistent.columns import Exchange, Key, Program
+from anaphora.engine.backends.persistent.launch import Arrays, Pass
+from anaphora.engine.backends.persistent.passes import Passes
+from anaphora.engine.backends.persistent.program import make_programs
+from anaphora.engine.backends.persistent.source import Kernel
+from anaphora.engine.backends.persistent.tiling import choose
+from anaphora.engine.plan import Plan
 from anaphora.native import c as compiler
 
 Floats = NDArray[np.float32]

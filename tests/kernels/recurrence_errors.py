@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName, LayerRun, Result
-from anaphora.kernels.recurrence.backends.reference import reverse_rows, run_reference
-from anaphora.kernels.recurrence.dispatch import force
-from anaphora.kernels.recurrence.precision import recurrent_precision
+from anaphora.engine.backends.base import BackendName, LayerRun, Result
+from anaphora.engine.backends.reference import reverse_rows, run_reference
+from anaphora.engine.dispatch import force
+from anaphora.engine.precision import recurrent_precision
 from anaphora.nn.recurrent_native import native_form
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep

@@ -13,8 +13,8 @@ from test_recurrence_drawn import OPERATIONS, Drawn
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import LayerRun, Result
-from anaphora.kernels.recurrence.backends.reference import run_reference
+from anaphora.engine.backends.base import LayerRun, Result
+from anaphora.engine.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
 

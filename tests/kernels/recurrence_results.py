@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import prepare
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.dispatch import run_layer
-from anaphora.kernels.recurrence.prepare import Engine, Prepared
+from anaphora.engine import prepare
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.backends.reference import run_reference
+from anaphora.engine.dispatch import run_layer
+from anaphora.engine.prepare import Engine, Prepared
 from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 

@@ -11,9 +11,9 @@ from persistent_emulated import HOST, REPLACED, built
 from recurrence_results import Run
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.backends.scan import generated
-from anaphora.kernels.recurrence.backends.scan.walk import Direction, run_units
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.backends.scan import generated
+from anaphora.engine.backends.scan.walk import Direction, run_units
 from anaphora.nn.recurrent_step import LayerStep
 
 _COPIES = r"""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.scan.walk import Direction, Given, Gradients, walk_by_torch
-from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator
-from anaphora.kernels.recurrence.front.units import Unit
+from anaphora.engine.backends.scan.walk import Direction, Given, Gradients, walk_by_torch
+from anaphora.engine.backends.torch_ops.interpret import Evaluator
+from anaphora.engine.units import Unit
 
 
 class InterpretedKernels:

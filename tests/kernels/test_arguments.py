@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.arguments import checked
-from anaphora.kernels.recurrence.backends.base import LayerRun
+from anaphora.engine.arguments import checked
+from anaphora.engine.backends.base import LayerRun
 
 B, T, W = 3, 4, 6
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {

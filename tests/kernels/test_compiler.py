@@ -11,8 +11,8 @@ import torch
 from recurrence_results import with_compiler
 
 from anaphora import nn
+from anaphora.engine import prepare
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence import prepare
 from anaphora.native import c as compiler
 from anaphora.native import cache as kernel_cache
 from anaphora.native import isa

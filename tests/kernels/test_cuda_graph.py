@@ -13,11 +13,11 @@ from recurrence_results import Run, inputs, reference, results
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import dispatch, prepare
-from anaphora.kernels.recurrence.backends.cuda_graph import capture as cuda_graph
-from anaphora.kernels.recurrence.backends.cuda_graph.captures import COPIES, Captures
-from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.backends.torch_ops import bptt
+from anaphora.engine import dispatch, prepare
+from anaphora.engine.backends.cuda_graph import capture as cuda_graph
+from anaphora.engine.backends.cuda_graph.captures import COPIES, Captures
+from anaphora.engine.backends.reference import run_reference
+from anaphora.engine.backends.torch_ops import bptt
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T, I, H = 5, 7, 3, 8

@@ -11,8 +11,8 @@ from persistent_emulated import COMPILER
 
 import anaphora as an
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.decode.cuda import Tuning
 from anaphora.models.whole import parts_of
+from anaphora.ops.decode.cuda import Tuning
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.registry import TASKS, resolve
 

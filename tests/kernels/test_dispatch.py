@@ -7,11 +7,11 @@ import torch
 from recurrence_results import Run, with_compiler
 
 from anaphora import nn
+from anaphora.engine import dispatch
+from anaphora.engine.backends.base import BackendName, Case
+from anaphora.engine.dispatch import BACKENDS, choose, force, forced
+from anaphora.engine.tuning import EVERYWHERE, H200, Region, Thresholds
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence import dispatch
-from anaphora.kernels.recurrence.backends.base import BackendName, Case
-from anaphora.kernels.recurrence.dispatch import BACKENDS, choose, force, forced
-from anaphora.kernels.recurrence.tuning import EVERYWHERE, H200, Region, Thresholds
 from anaphora.nn.recurrent_step import LayerStep
 
 GPU = torch.device("cuda", 0)

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anaphora.kernels.embeddings import windows
-from anaphora.kernels.embeddings.sampling import alias_table
-from anaphora.kernels.embeddings.windows import Outputs, aligned, train
+from anaphora.models.embeddings import windows
+from anaphora.models.embeddings.sampling import alias_table
+from anaphora.models.embeddings.windows import Outputs, aligned, train
 from anaphora.models.embeddings.word2vec import huffman
 
 WORDS = 7

@@ -6,9 +6,9 @@ import pytest
 import torch
 from kernels_by_fibres import on_fibres
 
-from anaphora.kernels.gpu import adam, chunks
-from anaphora.kernels.gpu.adam import AdamGroup
-from anaphora.kernels.gpu.chunks import Length
+from anaphora.ops.gpu import adam, chunks
+from anaphora.ops.gpu.adam import AdamGroup
+from anaphora.ops.gpu.chunks import Length
 
 SHAPES = ((10, 13), (7,), (), (64, 3), (0, 4))
 

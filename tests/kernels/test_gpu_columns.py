@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from kernels_by_fibres import on_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import columns, logit_step, normed, output_loss
 from anaphora.native.cuda import Kernel
+from anaphora.ops.gpu import columns, logit_step, normed, output_loss
 
 ROUNDING = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
 KINDS = ("gelu", "gelu-tanh", "relu", "silu")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from recurrence_errors import CELLS, Layer, drawn_at_random
 
-from anaphora.kernels.recurrence.backends.base import BackendName
+from anaphora.engine.backends.base import BackendName
 
 pytestmark = pytest.mark.cuda
 COUNT, AT_ONCE = 200, 10

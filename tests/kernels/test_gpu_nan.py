@@ -12,9 +12,9 @@ import torch
 from recurrence_errors import CELLS
 from recurrence_nan import Spoilt, drawn_cell
 
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
 from anaphora.nn.recurrent_run import run_layer
 
 pytestmark = pytest.mark.cuda

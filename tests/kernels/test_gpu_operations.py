@@ -11,12 +11,13 @@ import torch.nn.functional as F
 from kernels_by_fibres import on_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import likelihood, lookup, masked, ragged
-from anaphora.kernels.gpu.likelihood import summed_loss
-from anaphora.kernels.gpu.lookup import look_up
-from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
-from anaphora.kernels.gpu.ragged import longest_first, transposed_rows
+from anaphora.engine import ragged
+from anaphora.engine.ragged import longest_first, transposed_rows
 from anaphora.native.cuda import KINDS, Kernel
+from anaphora.ops.gpu import likelihood, lookup, masked
+from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops.gpu.lookup import look_up
+from anaphora.ops.gpu.masked import by_torch, fits, softmax_among
 
 PAD = 0
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName, LayerRun
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName, LayerRun
+from anaphora.engine.dispatch import force
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep
 

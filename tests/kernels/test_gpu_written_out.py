@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from kernels_by_fibres import on_fibres
 from torch import Tensor
 
-from anaphora.kernels.gpu import added_norm, entrance, narrowing, normed
-from anaphora.kernels.gpu.columns import added
-from anaphora.kernels.gpu.tables import added_tables
+from anaphora.ops.gpu import added_norm, entrance, narrowing, normed
+from anaphora.ops.gpu.columns import added
+from anaphora.ops.gpu.tables import added_tables
 
 ROUNDING = 2**-7  # of bfloat16, twice over
 

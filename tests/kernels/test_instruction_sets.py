@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.kernels.crf.scaled import chain_sums
-from anaphora.kernels.embeddings.sampling import alias_table
-from anaphora.kernels.embeddings.windows import Outputs, aligned, train
-from anaphora.kernels.grid.waves import grid_states
-from anaphora.kernels.packed import native as packed
-from anaphora.kernels.sound import native as sound
-from anaphora.kernels.transducer import native as transducer
+from anaphora.models.embeddings.sampling import alias_table
+from anaphora.models.embeddings.windows import Outputs, aligned, train
 from anaphora.models.embeddings.word2vec import huffman
 from anaphora.native import isa
+from anaphora.ops.crf.scaled import chain_sums
+from anaphora.ops.grid.waves import grid_states
+from anaphora.ops.packed import native as packed
+from anaphora.ops.sound import native as sound
+from anaphora.ops.transducer import native as transducer
 from native_builds import BUILDS, COMPILERS, QUICK, use
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler here")

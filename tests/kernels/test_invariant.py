@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant import active, batch_invariant, in_groups, paused
+from anaphora.ops.invariant import active, batch_invariant, in_groups, paused
 from invariant_plain import Watch, on_the_cpu  # noqa: F401
 
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant.blocks import rows_in_blocks
+from anaphora.ops.invariant.blocks import rows_in_blocks
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ from test_invariant import CALLS
 from torch.nn import functional as F
 
 from anaphora import nn
-from anaphora.kernels.invariant import batch_invariant
+from anaphora.ops.invariant import batch_invariant
 
 pytestmark = pytest.mark.cuda
 CUDA = torch.device("cuda")

@@ -325,5 +325,5 @@ def test_all_that_compiled_functions_name_decides_under_which_name_they_are_kept
 )
 def test_where_there_is_a_compiler_every_library_compiles(name: str) -> None:
     """Else torch operations would do the work without a word, and tests of the library would be left out."""
-    library = importlib.import_module(f"anaphora.kernels.{name}").library
+    library = importlib.import_module(f"anaphora.ops.{name}").library
     assert all(library.functions(dtype) is not None for dtype in library.dtypes)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 import anaphora as an
 from anaphora import nn
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.dispatch import force
 from anaphora.nn import contract, outer
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from anaphora.kernels import matrix_scan
+from anaphora.ops import matrix_scan
 
 CLOSE = {
     "bfloat16": 2e-2,

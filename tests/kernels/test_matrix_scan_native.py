@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.matrix_scan import contract, matrix_scan, native, outer, signed_scan
+from anaphora.ops.matrix_scan import contract, matrix_scan, native, outer, signed_scan
 
 needs_compiler = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 Given = list[Tensor | None]

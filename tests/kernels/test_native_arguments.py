@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from anaphora.kernels.packed import native
+from anaphora.ops.packed import native
 from warm_command import run
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
@@ -16,12 +16,12 @@ CALLS = '''
 import random, sys
 import numpy as np
 import torch
-from anaphora.kernels.crf import native as crf
-from anaphora.kernels.embeddings.sampling import alias_table
-from anaphora.kernels.embeddings.windows import Outputs, aligned, train
-from anaphora.kernels.grid import native as grid
-from anaphora.kernels.packed import native as packed
-from anaphora.kernels.sound import native as sound
+from anaphora.ops.crf import native as crf
+from anaphora.models.embeddings.sampling import alias_table
+from anaphora.models.embeddings.windows import Outputs, aligned, train
+from anaphora.ops.grid import native as grid
+from anaphora.ops.packed import native as packed
+from anaphora.ops.sound import native as sound
 from anaphora.models.embeddings.word2vec import huffman
 
 draw = random.Random(int(sys.argv[1]))

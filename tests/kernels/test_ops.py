@@ -11,8 +11,8 @@ from recurrence_results import COMPILER, I, inputs, is_compiled, make_engine, re
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.dispatch import BACKENDS
-from anaphora.kernels.recurrence.front.ops import OPS
+from anaphora.engine.dispatch import BACKENDS
+from anaphora.engine.ops import OPS
 
 ONE = {name: op.torch for name, op in OPS.items() if op.aten and "{1}" not in op.triton}
 POSITIVE = ("log", "log1p", "sqrt", "rsqrt")

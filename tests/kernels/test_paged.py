@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant.alone import rows_alone
-from anaphora.kernels.packed import native
-from anaphora.kernels.paged import attend, attend_pages
+from anaphora.ops.invariant.alone import rows_alone
+from anaphora.ops.packed import native
+from anaphora.ops.paged import attend, attend_pages
 
 SIZE = 4
 LENGTHS = [1, 9, 4, 17, 30]

@@ -11,14 +11,14 @@ from recurrence_results import CELLS, inputs
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.backends.base import Params
-from anaphora.kernels.recurrence.backends.persistent import both
-from anaphora.kernels.recurrence.backends.persistent.program import make_programs
-from anaphora.kernels.recurrence.backends.persistent.tiling import choose, cost
-from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.front.plan import make_plan
-from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.engine.arguments import Arguments
+from anaphora.engine.backends.base import Params
+from anaphora.engine.backends.persistent import both
+from anaphora.engine.backends.persistent.program import make_programs
+from anaphora.engine.backends.persistent.tiling import choose, cost
+from anaphora.engine.backends.reference import run_reference
+from anaphora.engine.plan import make_plan
+from anaphora.engine.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")

@@ -11,8 +11,8 @@ import torch
 from recurrence_errors import CELLS, SLACK, Drawn, Layer, Precision, products_of
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.backends.persistent import run
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.backends.persistent import run
 from anaphora.nn.recurrent_run import run_both_layers, run_layer
 
 pytestmark = pytest.mark.cuda

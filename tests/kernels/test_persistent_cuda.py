@@ -13,14 +13,14 @@ from recurrence_errors import CELLS, Drawn, Layer, Precision
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.engine.arguments import Arguments
+from anaphora.engine.backends.base import Case
+from anaphora.engine.backends.persistent import run
+from anaphora.engine.backends.persistent.launch import Pass
+from anaphora.engine.backends.persistent.source import NAME
+from anaphora.engine.plan import Plan, make_plan
+from anaphora.engine.trace import trace
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.backends.base import Case
-from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.kernels.recurrence.backends.persistent.launch import Pass
-from anaphora.kernels.recurrence.backends.persistent.source import NAME
-from anaphora.kernels.recurrence.front.plan import Plan, make_plan
-from anaphora.kernels.recurrence.front.trace import trace
 from anaphora.native.cuda import Loaded, check_kernels, machine_code
 from anaphora.nn.recurrent_step import LayerStep
 

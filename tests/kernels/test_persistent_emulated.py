@@ -14,9 +14,9 @@ from recurrence_results import CELLS, inputs, reference, results
 from test_persistent_host import OnHost
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.backends.persistent import run
+from anaphora.engine.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")

@@ -14,14 +14,14 @@ from test_recurrence_drawn import PROGRAMS, Drawn
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments
-from anaphora.kernels.recurrence.backends.base import Params, States
-from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable
-from anaphora.kernels.recurrence.backends.reference import run_reference
-from anaphora.kernels.recurrence.backends.torch_ops.bptt import run_bptt
-from anaphora.kernels.recurrence.front.plan import Plan, make_plan
-from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.engine.arguments import Arguments
+from anaphora.engine.backends.base import Params, States
+from anaphora.engine.backends.persistent import run
+from anaphora.engine.backends.persistent.columns import Unsuitable
+from anaphora.engine.backends.reference import run_reference
+from anaphora.engine.backends.torch_ops.bptt import run_bptt
+from anaphora.engine.plan import Plan, make_plan
+from anaphora.engine.trace import trace
 from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 from sweeps import sweep

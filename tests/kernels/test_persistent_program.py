@@ -14,22 +14,22 @@ from recurrence_results import inputs
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import Case
-from anaphora.kernels.recurrence.backends.persistent import run
-from anaphora.kernels.recurrence.backends.persistent.clusters import (
+from anaphora.engine.backends.base import Case
+from anaphora.engine.backends.persistent import run
+from anaphora.engine.backends.persistent.clusters import (
     MOST_BLOCKS,
     closer,
     clustered,
     nearby,
     reduction_width,
 )
-from anaphora.kernels.recurrence.backends.persistent.columns import Unsuitable, find
-from anaphora.kernels.recurrence.backends.persistent.layout import pack_depth, pack_rows, unpack_rows
-from anaphora.kernels.recurrence.backends.persistent.program import Programs, make_programs
-from anaphora.kernels.recurrence.backends.persistent.source import Kernel
-from anaphora.kernels.recurrence.backends.persistent.tiling import SHARED_MEMORY, choose, tile
-from anaphora.kernels.recurrence.front.plan import Plan, make_plan
-from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.engine.backends.persistent.columns import Unsuitable, find
+from anaphora.engine.backends.persistent.layout import pack_depth, pack_rows, unpack_rows
+from anaphora.engine.backends.persistent.program import Programs, make_programs
+from anaphora.engine.backends.persistent.source import Kernel
+from anaphora.engine.backends.persistent.tiling import SHARED_MEMORY, choose, tile
+from anaphora.engine.plan import Plan, make_plan
+from anaphora.engine.trace import trace
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).with_name("golden")

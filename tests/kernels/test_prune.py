@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.kernels.prune import choose, new_table
+from anaphora.ops.prune import choose, new_table
 
 SCORES = st.one_of(st.sampled_from([-3.0, -2.0, 0.0, -math.inf]), st.floats(-1e300, 1e300), st.floats(-20, 0))
 

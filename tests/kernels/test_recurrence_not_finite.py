@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora import nn
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.dispatch import force
 from anaphora.native import c as compiler
 from anaphora.nn.recurrent_run import run_layer
 from sweeps import sweep

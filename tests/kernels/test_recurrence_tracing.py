@@ -10,8 +10,8 @@ from recurrence_results import COMPILER, H, I, inputs, is_compiled, make_engine
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence import prepare
-from anaphora.kernels.recurrence.backends.reference import run_reference
+from anaphora.engine import prepare
+from anaphora.engine.backends.reference import run_reference
 from anaphora.nn.recurrent_step import LayerStep
 
 

@@ -11,7 +11,7 @@ from ring_cells import ANY_PROGRAM, Program, draw_cell, kinds_by_calculus
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.engine.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 

@@ -16,10 +16,10 @@ from test_rings import Chain, Spiral
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.backends.scan.walk import Direction, run_units
-from anaphora.kernels.recurrence.dispatch import explain, force, run_layer
-from anaphora.kernels.recurrence.front.units import CannotWalk
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.backends.scan.walk import Direction, run_units
+from anaphora.engine.dispatch import explain, force, run_layer
+from anaphora.engine.units import CannotWalk
 from anaphora.native import c as compiler
 from anaphora.nn.recurrent_step import LayerStep
 
@@ -352,7 +352,7 @@ def test_without_a_compiler_an_unread_output_is_left_to_the_loop(monkeypatch: py
     def fails(*_: object) -> None:
         raise compiler.CannotCompile("there is no C compiler")
 
-    monkeypatch.setattr("anaphora.kernels.recurrence.prepare.CompiledPlan", fails)
+    monkeypatch.setattr("anaphora.engine.prepare.CompiledPlan", fails)
     torch.manual_seed(8)
     cell = Readout(I, H)
     x, initial = inputs(cell, torch.float32, 2, 3)

@@ -10,10 +10,10 @@ from scan_emulated import by_kernels
 from test_scan import CELLS
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.scan import generated
-from anaphora.kernels.recurrence.backends.scan.source_cuda import generate
-from anaphora.kernels.recurrence.dispatch import force
-from anaphora.kernels.recurrence.front.units import cut_units
+from anaphora.engine.backends.scan import generated
+from anaphora.engine.backends.scan.source_cuda import generate
+from anaphora.engine.dispatch import force
+from anaphora.engine.units import cut_units
 
 I, H = 3, 70
 QUICK = ("readout",)  # a map, a scan, a kept state; in one piece and in chunks

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.backends.torch_ops.passes import backward_loop, forward_loop
+from anaphora.engine.arguments import Arguments, Call
+from anaphora.engine.backends.torch_ops.passes import backward_loop, forward_loop
 
 VIEWS = {"view", "_unsafe_view", "expand", "slice", "unbind", "t", "transpose", "split", "detach"}
 

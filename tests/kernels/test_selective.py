@@ -10,9 +10,9 @@ from persistent_emulated import COMPILER
 from scan_emulated import Emulated
 from torch import Tensor
 
-from anaphora.kernels.selective import gpu, native, selective_scan
-from anaphora.kernels.selective.chunks import by_chunks
 from anaphora.native.cuda import KINDS
+from anaphora.ops.selective import gpu, native, selective_scan
+from anaphora.ops.selective.chunks import by_chunks
 
 Given = list[Tensor]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.kernels.sound import native
+from anaphora.ops.sound import native
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 

@@ -11,7 +11,7 @@ from losses_by_fibres import device_of, with_gradient
 from torch import Tensor
 
 from anaphora.errors import DataError
-from anaphora.kernels.transducer import loss_gpu
+from anaphora.ops.transducer import loss_gpu
 from anaphora.search import transducer_loss
 from anaphora.search.transducer import _fused, _loss
 

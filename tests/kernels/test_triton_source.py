@@ -18,10 +18,10 @@ import torch
 from recurrence_results import Run
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.triton.passes import programs
-from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate, forward_stages
-from anaphora.kernels.recurrence.backends.triton.tiles import row_tile, shares, tile
-from anaphora.kernels.recurrence.front.plan import Plan
+from anaphora.engine.backends.triton.passes import programs
+from anaphora.engine.backends.triton.stages import CannotGenerate, forward_stages
+from anaphora.engine.backends.triton.tiles import row_tile, shares, tile
+from anaphora.engine.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from anaphora.kernels.recurrence import measure, tuning
-from anaphora.kernels.recurrence.backends.base import Case, LayerRun
-from anaphora.kernels.recurrence.dispatch import BACKENDS, choose, run_layer
-from anaphora.kernels.recurrence.prepare import Engine
-from anaphora.kernels.recurrence.tuning import EVERYWHERE, NOWHERE, Measurement, Region, Thresholds, fit
+from anaphora.engine import measure, tuning
+from anaphora.engine.backends.base import Case, LayerRun
+from anaphora.engine.dispatch import BACKENDS, choose, run_layer
+from anaphora.engine.prepare import Engine
+from anaphora.engine.tuning import EVERYWHERE, NOWHERE, Measurement, Region, Thresholds, fit
 
 KEY = {"gpu": "Some GPU", "torch": "2", "driver": "12080", "anaphora": "0"}
 SIZES = [(h, b) for h in (256, 512, 768, 1024) for b in (16, 64, 256)]

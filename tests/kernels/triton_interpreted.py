@@ -16,12 +16,12 @@ from test_triton_source import CELLS, H, I
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.arguments import Arguments, Call
-from anaphora.kernels.recurrence.backends.base import LayerRun, Result
-from anaphora.kernels.recurrence.backends.torch_ops.bptt import run_bptt
-from anaphora.kernels.recurrence.backends.torch_ops.passes import LOOP_PASSES
-from anaphora.kernels.recurrence.backends.triton import passes
-from anaphora.kernels.recurrence.backends.triton.stages import CannotGenerate
+from anaphora.engine.arguments import Arguments, Call
+from anaphora.engine.backends.base import LayerRun, Result
+from anaphora.engine.backends.torch_ops.bptt import run_bptt
+from anaphora.engine.backends.torch_ops.passes import LOOP_PASSES
+from anaphora.engine.backends.triton import passes
+from anaphora.engine.backends.triton.stages import CannotGenerate
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T = 3, 3

@@ -16,7 +16,7 @@ import pytest
 
 import anaphora as an
 from anaphora.data.corpora import SPLITS, generate, kin
-from anaphora.kernels.embeddings import windows
+from anaphora.models.embeddings import windows
 from anaphora.models.embeddings.model import VectorModel
 from anaphora.models.embeddings.word2vec import BLOCK, huffman, kept_share
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 import anaphora as an
-from anaphora.kernels.embeddings.glove import fit_pairs
 from anaphora.models.embeddings import glove
 from anaphora.models.embeddings.glove import count_cooccurrences
+from anaphora.models.embeddings.glove_updates import fit_pairs
 from anaphora.models.embeddings.neural_lm import (
     adagrad,
     language_gradients,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.errors import DataError
-from anaphora.kernels.hmm import passes as kernels
+from anaphora.models.classical.hmm import passes as kernels
 
 
 def rows(rng: np.random.Generator, *shape: int) -> np.ndarray:

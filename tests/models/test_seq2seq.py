@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from anaphora.engine.backends.reference import reverse_rows
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.models.bridge import Bridge, HandOver
 from anaphora.models.decoders import AttentionDecoder, BahdanauDecoder, RecurrentDecoder, TransformerDecoder
 from anaphora.models.encoders import RecurrentEncoder, TransformerEncoder

@@ -13,13 +13,13 @@ import torch
 from test_seq2seq import BOS, MODELS, V, batch, transformers
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.packed import native
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.packed import packed
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import SwiGLU
+from anaphora.ops.packed import native
 from anaphora.search import beam
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anaphora.kernels.smoothing import smooth
 from anaphora.models.classical.simple import (
     SLOPES,
     Differences,
@@ -15,6 +14,7 @@ from anaphora.models.classical.simple import (
     first_states,
     minimised,
 )
+from anaphora.models.classical.smoothing import smooth
 
 QUARTERS = np.array(
     [

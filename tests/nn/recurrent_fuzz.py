@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import LayerRun
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import LayerRun
+from anaphora.engine.dispatch import force
 from anaphora.nn.recurrent_operator import number_of, run_operator
 from anaphora.nn.recurrent_run import run_layer
 from anaphora.nn.recurrent_step import LayerStep

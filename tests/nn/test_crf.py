@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from anaphora.kernels.crf import native
-from anaphora.kernels.crf.partition import in_log_domain
-from anaphora.kernels.crf.scaled import chain_sums
 from anaphora.nn.crf import CRF
+from anaphora.ops.crf import native
+from anaphora.ops.crf.partition import in_log_domain
+from anaphora.ops.crf.scaled import chain_sums
 
 
 @pytest.fixture(autouse=True, params=["C", "torch"])

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.nn import embedding as module
 from anaphora.nn.embedding import Embedding, OneHot, Output, aligned_logits
+from anaphora.ops.gpu.likelihood import summed_loss
 
 
 def test_a_look_up_is_the_product_with_a_one_hot_vector() -> None:

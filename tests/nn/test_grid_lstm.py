@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.kernels.grid import native
-from anaphora.kernels.grid.waves import by_torch
 from anaphora.nn import inside
 from anaphora.nn.grid_lstm import GridLSTM
+from anaphora.ops.grid import native
+from anaphora.ops.grid.waves import by_torch
 
 SHAPES = [(3, 4, 5, 3, 6), (9, 5, 2, 4, 19), (1, 1, 1, 2, 1), (2, 1, 6, 2, 3), (17, 3, 3, 2, 33)]
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from anaphora.kernels import matrix_scan as fused
-from anaphora.kernels.matrix_scan import check
 from anaphora.nn import linear
 from anaphora.nn.linear import matrix_scan
+from anaphora.ops import matrix_scan as fused
+from anaphora.ops.matrix_scan import check
 
 pytestmark = pytest.mark.cuda
 CLOSE = {torch.float32: 1e-5, torch.bfloat16: 1.5e-2, torch.float16: 2e-3}

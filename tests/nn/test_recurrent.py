@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 from anaphora.native import c as compiler
 
 

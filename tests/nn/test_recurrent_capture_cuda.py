@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 
 pytestmark = pytest.mark.cuda
 B, T, I, H = 7, 12, 24, 64

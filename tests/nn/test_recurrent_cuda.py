@@ -10,9 +10,9 @@ from recurrent_peers import KINDS, LENGTHS, B, H, I, T, torch_layer
 from torch import Tensor
 
 from anaphora import nn
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
 
 CELLS = {
     "tanh": lambda: nn.Elman(I, H),

@@ -13,12 +13,12 @@ import torch
 from recurrent_peers import Drawing
 
 from anaphora import nn
-from anaphora.kernels.invariant import batch_invariant
-from anaphora.kernels.recurrence import prepare
-from anaphora.kernels.recurrence.backends.base import Job, Result
-from anaphora.kernels.recurrence.dispatch import BACKENDS, force
+from anaphora.engine import prepare
+from anaphora.engine.backends.base import Job, Result
+from anaphora.engine.dispatch import BACKENDS, force
 from anaphora.native import c as compiler
 from anaphora.nn import inside
+from anaphora.ops.invariant import batch_invariant
 
 B, T, I, H = 3, 4, 2, 5
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import LayerRun
+from anaphora.engine.backends.base import LayerRun
 from anaphora.nn import recurrent_operator
 from anaphora.nn.recurrent_operator import number_of, recurrence, recurrence_backward, run_operator
 from anaphora.nn.recurrent_run import run_layer

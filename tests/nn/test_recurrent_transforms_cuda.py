@@ -12,8 +12,8 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.base import BackendName
-from anaphora.kernels.recurrence.dispatch import force
+from anaphora.engine.backends.base import BackendName
+from anaphora.engine.dispatch import force
 
 pytestmark = pytest.mark.cuda
 B, T, I, H = 4, 6, 8, 16

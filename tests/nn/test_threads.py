@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.kernels.recurrence.backends.c import workspace
+from anaphora.engine.backends.c import workspace
 
 THREADS = 8
 Result = TypeVar("Result")

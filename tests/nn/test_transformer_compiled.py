@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anaphora.kernels.packed import native
 from anaphora.nn import inside
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Alibi, Rotary
 from anaphora.nn.transformer import EncoderLayer, FeedForward, SwiGLU, TransformerEncoder, compiled, norm_of
+from anaphora.ops.packed import native
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="needs a C compiler")
 WIDTH, HEADS = 32, 4

@@ -8,10 +8,10 @@ import pytest
 import torch
 from test_transformer_lean import SYMBOLS, batch, check, made
 
-from anaphora.kernels.gpu.beside import Beside
 from anaphora.models import language_passes
 from anaphora.models.language_passes import LARGE, fills_gpu, has_large_output, is_written_out
 from anaphora.nn.transformer.unrolled import wide_product
+from anaphora.ops.gpu.beside import Beside
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import unrolled_loss
 from anaphora.tasks.registry import TASKS, resolve

@@ -21,9 +21,6 @@ from anaphora import nn as blocks
 from anaphora import search
 from anaphora.data.audio.features import LogMel
 from anaphora.foreign.architectures.silero_vad import SileroVAD
-from anaphora.kernels.invariant.blocks import rows_in_blocks
-from anaphora.kernels.matrix_scan import matrix_scan
-from anaphora.kernels.selective import selective_scan
 from anaphora.models import decoders, encoders
 from anaphora.models.language import Language, TransformerBody
 from anaphora.models.packed import packed
@@ -41,6 +38,9 @@ from anaphora.nn.transformer import (
     TransformerEncoder,
     norm_of,
 )
+from anaphora.ops.invariant.blocks import rows_in_blocks
+from anaphora.ops.matrix_scan import matrix_scan
+from anaphora.ops.selective import selective_scan
 
 Run = Callable[..., Tensor]
 
@@ -71,9 +71,9 @@ def joined(*tensors: Tensor) -> Tensor:
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """Inside, no compiled C is found, so that PyTorch's operations do the work."""
-    from anaphora.kernels.matrix_scan import native as matrices
-    from anaphora.kernels.selective import native as selective
-    from anaphora.kernels.sound import native as sound
+    from anaphora.ops.matrix_scan import native as matrices
+    from anaphora.ops.selective import native as selective
+    from anaphora.ops.sound import native as sound
 
     patch = pytest.MonkeyPatch()
     for module in (matrices, selective, sound):

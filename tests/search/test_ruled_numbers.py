@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anaphora.kernels.packed import native
+from anaphora.ops.packed import native
 from anaphora.search._rows import all_log_probs, best_symbols
 
 

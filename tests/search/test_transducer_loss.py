@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anaphora.errors import DataError
-from anaphora.kernels.transducer import native
+from anaphora.ops.transducer import native
 from anaphora.search import transducer_loss
 from anaphora.search.transducer._loss import lattice, lattice_torch
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from invariant_cases import CASES
 
-from anaphora.kernels.invariant import active
+from anaphora.ops.invariant import active
 from invariant_plain import Watch, on_the_cpu  # noqa: F401
 
 pytest.importorskip("PIL")

@@ -14,8 +14,8 @@ from anaphora.cli import main
 from anaphora.data.sources.opening import open_source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
-from anaphora.kernels.packed import native
 from anaphora.native.derived import forget
+from anaphora.ops.packed import native
 from anaphora.search import ngram_f
 from anaphora.tasks.translate.inference import search_outputs
 from native_builds import QUICK, use

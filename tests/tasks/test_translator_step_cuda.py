@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from anaphora.data.batching import PairBatch
-from anaphora.kernels.gpu import likelihood, lookup, masked
+from anaphora.ops.gpu import likelihood, lookup, masked
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.objective import TranslationObjective

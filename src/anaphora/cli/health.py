@@ -44,12 +44,12 @@ class Tuned:
 
     name: str
     file: str
-    thresholds: Any  # see `anaphora.kernels.recurrence.tuning`
+    thresholds: Any  # see `anaphora.engine.tuning`
     measurements: list[Any]
 
     def words(self) -> Iterator[tuple[str, str]]:
         """Each threshold with where it says yes."""
-        from anaphora.kernels.recurrence.tuning import EVERYWHERE, NO_LIMIT
+        from anaphora.engine.tuning import EVERYWHERE, NO_LIMIT
 
         for name, where in vars(self.thresholds).items():
             if where == EVERYWHERE:
@@ -66,7 +66,7 @@ def tune(say: Callable[[str], None]) -> list[Tuned]:
 
     if not torch.cuda.is_available() or torch.version.hip:
         raise AnaphoraError("doctor --tune measures NVIDIA GPUs, and torch finds none here: leave it out.")
-    from anaphora.kernels.recurrence import measure, tuning
+    from anaphora.engine import measure, tuning
 
     kinds = {torch.cuda.get_device_name(k): k for k in reversed(range(torch.cuda.device_count()))}
     found = []
@@ -135,7 +135,7 @@ def _gpus(torch: Any) -> Iterator[Finding]:
 
 
 def _tuned(torch: Any, index: int) -> bool:
-    from anaphora.kernels.recurrence.tuning import thresholds
+    from anaphora.engine.tuning import thresholds
 
     return bool(torch.version.hip) or thresholds(torch.device("cuda", index)) is not None
 

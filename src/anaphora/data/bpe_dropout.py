@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.byte_pairs import cut_at_random
 from anaphora.data.sending import Ragged
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.vocabularies import BYTES
-from anaphora.kernels.byte_pairs import cut_at_random
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
+from anaphora.engine.backends.reference import reverse_rows
 from anaphora.models.listener import ConvolutionListener
 from anaphora.models.memory import Memory
 from anaphora.models.pretrained.contextual import Mixture

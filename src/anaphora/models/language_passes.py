@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu import entrance, logit_step, output_loss
-from anaphora.kernels.gpu.beside import Beside
-from anaphora.kernels.gpu.columns import added
 from anaphora.models.language import Language, TransformerBody
 from anaphora.native.following import observed
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
+from anaphora.ops.gpu import entrance, logit_step, output_loss
+from anaphora.ops.gpu.beside import Beside
+from anaphora.ops.gpu.columns import added
 
 LARGE = 1 << 34
 """Multiplications from which on a product occupies a GPU by itself: some 50 µs on an H200."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.packed import native
 from anaphora.models.decoders.base import Decoder
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.decoders.transformer import TransformerDecoder
@@ -21,6 +20,7 @@ from anaphora.native.derived import derived
 from anaphora.native.following import following
 from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
+from anaphora.ops.packed import native
 
 Model = TypeVar("Model", Seq2Seq, Language)
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.packed import native
-from anaphora.kernels.packed.stack import Stack
-from anaphora.kernels.paged import attend_pages
 from anaphora.models.language import TransformerBody
 from anaphora.native.following import following, observed
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 from anaphora.nn.transformer.compiled import norm_kind, norm_of_module, packed_stack
+from anaphora.ops.packed import native
+from anaphora.ops.packed.stack import Stack
+from anaphora.ops.paged import attend_pages
 
 PAGE = 16
 """Places of a page."""

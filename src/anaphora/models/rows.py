@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.invariant.alone import rows_alone
 from anaphora.models.language import DocumentBody, Language, RecurrentBody, TransformerBody
 from anaphora.models.language_window import WindowBody
 from anaphora.models.packed import packed
@@ -24,6 +23,7 @@ from anaphora.nn.positions import Alibi, Learned, NoPositions, Rotary, Sinusoida
 from anaphora.nn.recurrent import Recurrent
 from anaphora.nn.transformer import EncoderLayer, FeedForward, TransformerEncoder
 from anaphora.nn.transformer.layers import Sublayer
+from anaphora.ops.invariant.alone import rows_alone
 
 CHUNK = 256
 """Symbols of a prompt that are read at a time. States that are summed up in chunks depend on it, so it is the same everywhere."""

@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.data.symbols import PAD
-from anaphora.kernels.crf.paths import viterbi
 from anaphora.nn import CRF
 from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent import Recurrent
+from anaphora.ops.crf.paths import viterbi
 
 
 class RecurrentSpelling(nn.Module):

@@ -7,8 +7,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.decode import cuda
-from anaphora.kernels.decode.parts import Map, Parts
 from anaphora.models.language import Language, TransformerBody
 from anaphora.native.cuda import serves
 from anaphora.native.derived import derived
@@ -17,6 +15,8 @@ from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 from anaphora.nn.transformer.compiled import layers_of, norm_kind, norm_of_module
+from anaphora.ops.decode import cuda
+from anaphora.ops.decode.parts import Map, Parts
 
 
 def greedy_writer(model: nn.Module, places: int) -> cuda.Writer | None:

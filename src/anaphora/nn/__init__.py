@@ -1,7 +1,6 @@
 """Building blocks: recurrent cells and layers in one and two dimensions, attention and Transformers, looks at pictures, and
 the way to look inside them."""
 
-from anaphora.kernels.matrix_scan.products import contract, outer
 from anaphora.native.cuda import check_kernels
 from anaphora.nn import attention, inside, linear, positions
 from anaphora.nn.affine import Affine
@@ -31,6 +30,7 @@ from anaphora.nn.transformer import (
     TransformerDecoder,
     TransformerEncoder,
 )
+from anaphora.ops.matrix_scan.products import contract, outer
 
 __all__ = [
     "CRF",

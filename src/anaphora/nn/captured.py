@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels import invariant
-from anaphora.kernels.recurrence.backends.cuda_graph.captures import Captures
-from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.engine.backends.cuda_graph.captures import Captures
+from anaphora.engine.precision import tf32_allowed
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.nn import inside
+from anaphora.ops import invariant
 
 Work = Callable[..., tuple[Tensor, ...]]
 MOST_NUMBERS = 1 << 11

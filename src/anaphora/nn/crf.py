@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.crf.partition import log_partition
-from anaphora.kernels.crf.paths import k_best, viterbi
 from anaphora.nn import inside
+from anaphora.ops.crf.partition import log_partition
+from anaphora.ops.crf.paths import k_best, viterbi
 
 
 class CRF(nn.Module):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.lookup import look_up
 from anaphora.native.following import following, observed
+from anaphora.ops.gpu.lookup import look_up
 
 
 class Embedding(nn.Module):

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.grid import skewed
-from anaphora.kernels.grid.skewed import Directions
-from anaphora.kernels.grid.waves import grid_states
 from anaphora.nn import inside
 from anaphora.nn.exporting import loop, scanning
+from anaphora.ops.grid import skewed
+from anaphora.ops.grid.skewed import Directions
+from anaphora.ops.grid.waves import grid_states
 
 _CORNERS: dict[int, Directions] = {
     1: ((False, False),),
@@ -33,7 +33,7 @@ class GridLSTM(nn.Module):
     a place as paths, and a cell is the sum over all of them: forget gates begin at σ(0) = ½ each, where that sum
     neither grows nor shrinks, not near one as in one dimension.
 
-    Places of an anti-diagonal are computed together (`anaphora.kernels.grid`). Notes ``states``
+    Places of an anti-diagonal are computed together (`anaphora.ops.grid`). Notes ``states``
     ``(batch, rows·columns, directions·hidden)``.
 
     Args:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.gpu.likelihood import row_losses
 from anaphora.native.following import following, observed
 from anaphora.nn.embedding import Embedding, Output, aligned_logits
+from anaphora.ops.gpu.likelihood import row_losses
 
 
 class MixtureOutput(nn.Module):

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.packed import native
 from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.attention import Attention, MultiHead
 from anaphora.nn.embedding import Output
 from anaphora.nn.positions import Rotary
 from anaphora.nn.recurrent import Recurrent
+from anaphora.ops.packed import native
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from anaphora.kernels.recurrence.arguments import checked_lengths
-from anaphora.kernels.recurrence.backends.base import LayerRun, Params, States
+from anaphora.engine.arguments import checked_lengths
+from anaphora.engine.backends.base import LayerRun, Params, States
 from anaphora.native.following import following, needs_gradient
 from anaphora.nn import inside, recurrent_native
 from anaphora.nn.affine import Affine

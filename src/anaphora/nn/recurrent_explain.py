@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anaphora.kernels.recurrence.dispatch import Decision
+from anaphora.engine.dispatch import Decision
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.backends.base import Params
+from anaphora.engine.backends.base import Params
 from anaphora.native.derived import named_tensors
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import Elman

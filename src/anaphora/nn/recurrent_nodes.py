@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.backends.base import LayerRun, Result
+from anaphora.engine.backends.base import LayerRun, Result
 from anaphora.nn.cell import Cell
 from anaphora.nn.cells.elman import Elman
 from anaphora.nn.cells.gru import GRU

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from anaphora.kernels.recurrence.arguments import checked_lengths
-from anaphora.kernels.recurrence.backends.base import LayerRun, Result
+from anaphora.engine.arguments import checked_lengths
+from anaphora.engine.backends.base import LayerRun, Result
 from anaphora.native.following import needs_gradient, transforming
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import engine_of, run_layer

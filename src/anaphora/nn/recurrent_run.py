@@ -10,10 +10,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence import dispatch
-from anaphora.kernels.recurrence.backends.base import LayerRun, Native, Params, Result, States
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
-from anaphora.kernels.recurrence.prepare import COMPILED, Engine, warn_once
+from anaphora.engine import dispatch
+from anaphora.engine.backends.base import LayerRun, Native, Params, Result, States
+from anaphora.engine.backends.reference import reverse_rows
+from anaphora.engine.prepare import COMPILED, Engine, warn_once
 from anaphora.native.derived import Entry, entry, named_tensors
 from anaphora.native.following import following, observed
 from anaphora.nn import inside

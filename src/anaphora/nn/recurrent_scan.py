@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.base import LayerRun, Result, States
+from anaphora.engine.backends.base import LayerRun, Result, States
 from anaphora.nn.exporting import loop
 from anaphora.nn.recurrent_step import LayerStep
 

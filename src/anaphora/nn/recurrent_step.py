@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from anaphora.kernels.recurrence.backends.base import Params, States
+from anaphora.engine.backends.base import Params, States
 from anaphora.native.derived import named_tensors
 from anaphora.native.following import COMPILED, following
 from anaphora.nn import inside

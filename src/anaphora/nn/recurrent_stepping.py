@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.recurrence.backends.base import LayerRun, States
+from anaphora.engine.backends.base import LayerRun, States
 from anaphora.native.derived import Watched
 from anaphora.native.following import following
 from anaphora.nn import inside

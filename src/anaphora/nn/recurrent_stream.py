@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.base import States
-from anaphora.kernels.recurrence.backends.c.stepping import FIRST, Packed, StepCall, Stepper
+from anaphora.engine.backends.base import States
+from anaphora.engine.backends.c.stepping import FIRST, Packed, StepCall, Stepper
 from anaphora.native.derived import Fingerprint, named_tensors
 from anaphora.native.snapshot import Snapshot
 from anaphora.nn.cell import Cell

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels import invariant
-from anaphora.kernels.recurrence.backends.base import LayerRun, States
-from anaphora.kernels.recurrence.precision import tf32_allowed
+from anaphora.engine.backends.base import LayerRun, States
+from anaphora.engine.precision import tf32_allowed
 from anaphora.native.graphs import can_capture, capture, current_stream, graph_pool
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_run import hidden_from, run_layer
 from anaphora.nn.recurrent_step import LayerStep
 from anaphora.nn.recurrent_stream import fingerprint_of
+from anaphora.ops import invariant
 
 if TYPE_CHECKING:
     from anaphora.nn.recurrent_stepping import Stepping

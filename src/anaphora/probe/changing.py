@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anaphora.engine.backends.reference import reverse_rows
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
 from anaphora.nn import inside
 from anaphora.nn.attention.base import Attention
 from anaphora.nn.attention.multihead import MultiHead

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.cancellation import check_stopped
-from anaphora.kernels import invariant
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.native.graphs import can_capture, capture, graph_pool
+from anaphora.ops import invariant
 from anaphora.search._hypothesis import BeamNode, NBest, check_greatest, lengths_of
 from anaphora.search._plan import Candidates, Item, Plan
 from anaphora.settings.search import BEAM_ONLY, SearchSettings

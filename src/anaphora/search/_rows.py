@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anaphora.cancellation import check_stopped
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.packed import native
+from anaphora.ops.packed import native
 from anaphora.search._hypothesis import NotANumberError, Step, check_greatest
 
 

@@ -24,7 +24,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from anaphora.cancellation import Stopped
 from anaphora.errors import AnaphoraError
 from anaphora.files import parse_json
-from anaphora.kernels.invariant import batch_invariant
+from anaphora.ops.invariant import batch_invariant
 from anaphora.serving.exchange.inputs import A_SECOND
 from anaphora.serving.guard import as_refusal
 from anaphora.serving.refusals import Refusal, late, malformed, unusable

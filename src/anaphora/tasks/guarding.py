@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 from torch import nn
 
 from anaphora.errors import DataError
-from anaphora.kernels.invariant import batch_invariant
 from anaphora.native.cuda import check_kernels
+from anaphora.ops.invariant import batch_invariant
 from anaphora.tasks.given import NotFiniteError
 
 Method = TypeVar("Method", bound=Callable[..., Any])

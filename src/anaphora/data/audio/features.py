@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from anaphora.data.audio.usual import LOUD
 from anaphora.errors import DataError
-from anaphora.kernels.sound import native
 from anaphora.native.c import plain
 from anaphora.native.following import following
+from anaphora.ops.sound import native
 
 __all__ = ["MFCC", "LogMel"]
 

@@ -138,7 +138,7 @@ def say(
 
     ``noise`` multiplies the level of the background.
     """
-    from anaphora.kernels.voice import speak
+    from anaphora.data.corpora.voice import speak
 
     targets = _targets(words, random)
     paces = who.pace * random.uniform(0.85, 1.15, len(targets))

@@ -13,11 +13,11 @@ from anaphora.foreign.architectures.parts import affine
 from anaphora.foreign.mapping import Rule
 from anaphora.foreign.published import PublishedModule
 from anaphora.foreign.rules import Pointwise, cell_rules
-from anaphora.kernels.packed import native
-from anaphora.kernels.packed.heard import Heard, HeardChunk
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import LSTM, Recurrent, inside
+from anaphora.ops.packed import native
+from anaphora.ops.packed.heard import Heard, HeardChunk
 
 State = tuple[Tensor, Tensor, Tensor]
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.kernels.smoothing import smooth
+from anaphora.models.classical.smoothing import smooth
 
 # ----------------------------------------------------------------------------
 # The minimum of a function of a few numbers, without its gradient.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.packed import native
 from anaphora.models.decoders.base import Decoder
 from anaphora.models.decoders.transformer import TransformerDecoder
 from anaphora.models.memory import Memory
@@ -16,6 +15,7 @@ from anaphora.nn.attention import MultiHead
 from anaphora.nn.packed import PackedLinear, pack_linear
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import DecoderLayer
+from anaphora.ops.packed import native
 
 
 @dataclass(frozen=True)

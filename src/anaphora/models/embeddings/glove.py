@@ -11,11 +11,11 @@ import numpy as np
 
 from anaphora.errors import DataError
 from anaphora.files.writing import scratch_file
-from anaphora.kernels.embeddings.glove import EMPTY, UNMIX, count_pairs, fit_pairs, move_pairs
-from anaphora.kernels.embeddings.windows import aligned, padded
 from anaphora.models.classical.ngram.counts import chunks
+from anaphora.models.embeddings.glove_updates import EMPTY, UNMIX, count_pairs, fit_pairs, move_pairs
 from anaphora.models.embeddings.model import VectorModel
 from anaphora.models.embeddings.text import FIRST, Tally, Text, in_order
+from anaphora.models.embeddings.windows import aligned, padded
 
 Array = np.ndarray[Any, Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import DataError
-from anaphora.kernels.embeddings.sampling import WHOLE, alias_table
-from anaphora.kernels.embeddings.windows import Outputs, aligned, padded, train
 from anaphora.models.embeddings.model import VectorModel
+from anaphora.models.embeddings.sampling import WHOLE, alias_table
 from anaphora.models.embeddings.text import FIRST, Tally, Text, blocks, in_order
+from anaphora.models.embeddings.windows import Outputs, aligned, padded, train
 
 Array = np.ndarray[Any, Any]
 

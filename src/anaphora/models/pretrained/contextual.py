@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anaphora.data.symbols import PAD
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
+from anaphora.engine.backends.reference import reverse_rows
 from anaphora.nn.embedding import Embedding
 from anaphora.nn.recurrent import Recurrent
 

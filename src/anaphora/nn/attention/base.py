@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from anaphora.kernels.gpu.masked import by_torch, fits, softmax_among
 from anaphora.nn import inside
 from anaphora.nn.attention.masks import by_query
+from anaphora.ops.gpu.masked import by_torch, fits, softmax_among
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

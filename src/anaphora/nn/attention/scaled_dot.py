@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.attention import attend
 from anaphora.native.following import FORWARD_AD, TORCH_FUNC, following
 from anaphora.nn.attention.base import Attention, masked_softmax
+from anaphora.ops.gpu.attention import attend
 
 
 def scaled_dot(

@@ -1,6 +1,5 @@
 """Recurrences that are linear in their state: layers with matrix and expanded states, computed in chunks of steps."""
 
-from anaphora.kernels.matrix_scan import matrix_scan, matrix_step
 from anaphora.nn.linear.cells import CellLayer
 from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
 from anaphora.nn.linear.gla import GLA
@@ -15,6 +14,7 @@ from anaphora.nn.linear.rwkv4 import RWKV4, WKV, ChannelMixing, RWKV4Block
 from anaphora.nn.linear.rwkv7 import RWKV7
 from anaphora.nn.linear.slstm import SLSTMLayer
 from anaphora.nn.linear.stack import LinearBlock, LinearStack
+from anaphora.ops.matrix_scan import matrix_scan, matrix_step
 
 __all__ = [
     "GLA",

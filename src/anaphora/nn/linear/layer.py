@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.matrix_scan import matrix_scan, matrix_step
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.exporting import loop, scanning
+from anaphora.ops.matrix_scan import matrix_scan, matrix_step
 
 States = tuple[Tensor, ...]
 EPSILON = 1e-5  # of every norm

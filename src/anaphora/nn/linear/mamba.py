@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels import selective
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution, States
+from anaphora.ops import selective
 
 
 class Mamba(LinearLayer):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.recurrence.backends.reference import reverse_rows
+from anaphora.engine.backends.reference import reverse_rows
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.linear.layer import EPSILON, LinearLayer, States

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.decode.parts import Layer, Map, Norm
-from anaphora.kernels.packed.stack import Shape, Stack
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import inside
@@ -19,6 +17,8 @@ from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
 from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
+from anaphora.ops.decode.parts import Layer, Map, Norm
+from anaphora.ops.packed.stack import Shape, Stack
 
 _FEWEST_ANGLES = 512
 

@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu.columns import activation_gradients, activation_values, merged_gradients, narrowed
-from anaphora.kernels.gpu.normed import fits, norm_gradients
 from anaphora.native.following import observed
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.attention.scaled_dot import scaled_dot
@@ -23,6 +21,8 @@ from anaphora.nn.transformer.compiled import activation_of, eps_of, norm_kind
 from anaphora.nn.transformer.encoder import TransformerEncoder
 from anaphora.nn.transformer.feedforward import FeedForward
 from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
+from anaphora.ops.gpu.columns import activation_gradients, activation_values, merged_gradients, narrowed
+from anaphora.ops.gpu.normed import fits, norm_gradients
 
 Pending = tuple[Tensor | None, Tensor | None]
 """What is still to be added to the stream: δ ``(n, width)`` and its bias ``(width,)``."""

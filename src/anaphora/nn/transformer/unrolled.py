@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.kernels.gpu import columns, normed
-from anaphora.kernels.gpu.added_norm import Normed, added_norm
-from anaphora.kernels.gpu.beside import Beside
-from anaphora.kernels.gpu.narrowing import narrow_into
-from anaphora.kernels.gpu.tables import added_tables
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
 from anaphora.nn.transformer.encoder import TransformerEncoder
 from anaphora.nn.transformer.feedforward import FeedForward
 from anaphora.nn.transformer.layers import EncoderLayer
 from anaphora.nn.transformer.lean import fed_by_kernels, is_lean, plain_heads
+from anaphora.ops.gpu import columns, normed
+from anaphora.ops.gpu.added_norm import Normed, added_norm
+from anaphora.ops.gpu.beside import Beside
+from anaphora.ops.gpu.narrowing import narrow_into
+from anaphora.ops.gpu.tables import added_tables
 
 
 def is_unrolled(stack: nn.Module) -> bool:

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.kernels.recurrence.backends.torch_ops.interpret import Evaluator, leaves, wide
-from anaphora.kernels.recurrence.front.graph import CannotTrace, Node, ancestors
-from anaphora.kernels.recurrence.front.trace import Trace as Watched
-from anaphora.kernels.recurrence.front.trace import trace
+from anaphora.engine.backends.torch_ops.interpret import Evaluator, leaves, wide
+from anaphora.engine.graph import CannotTrace, Node, ancestors
+from anaphora.engine.trace import Trace as Watched
+from anaphora.engine.trace import trace
 from anaphora.native.derived import named_tensors
 from anaphora.nn.cell import Cell
 from anaphora.nn.recurrent_step import LayerStep

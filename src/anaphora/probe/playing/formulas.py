@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from anaphora.kernels.recurrence.front.graph import Node, ancestors
+from anaphora.engine.graph import Node, ancestors
 from anaphora.probe.playing.reel import Equation, Part
 
 _INFIX = {"add": (" + ", 1), "sub": (" − ", 1), "mul": (" ∘ ", 2), "div": (" / ", 2)}

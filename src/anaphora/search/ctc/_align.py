@@ -72,7 +72,7 @@ def ctc_align(
     labels, sizes = checked_targets(
         "ctc_align", targets, target_lengths, scores.shape[0], scores.shape[2], blank
     )
-    from anaphora.kernels.ctc.log_domain import best_path
+    from anaphora.ops.ctc.log_domain import best_path
 
     rows = scores.cpu()
     found, lost = [], []

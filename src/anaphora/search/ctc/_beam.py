@@ -34,7 +34,7 @@ from anaphora.search.lexicon._models import (
 )
 
 if TYPE_CHECKING:
-    from anaphora.kernels.ctc.lexicon_arrays import Beam
+    from anaphora.search.ctc._words_arrays import Beam
 
 
 # ----------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class WordSearch:
         weight: float,
         blank: int,
     ):
-        from anaphora.kernels.ctc.lexicon_arrays import Paths, Rules
+        from anaphora.search.ctc._words_arrays import Paths, Rules
 
         self.lexicon, self.lm, self.hot, self.weight, self.blank = lexicon, lm, hot, weight, blank
         self.word_bonus = checked_bonus(word_bonus)
@@ -91,14 +91,14 @@ class WordSearch:
 
     def begin(self, frames: int) -> Beam:
         """The beam before the first frame, with room for ``frames`` of them."""
-        from anaphora.kernels.ctc.lexicon_arrays import new_beam
+        from anaphora.search.ctc._words_arrays import new_beam
 
         return new_beam(frames, self.rules.width, self.lm.start)  # type: ignore[no-any-return]
 
     def advance(self, beam: Beam, log_p: Floats) -> Beam:
         """The beam after more frames with log-probabilities (T, V)."""
-        from anaphora.kernels.ctc import lexicon as kernels
-        from anaphora.kernels.ctc.lexicon_arrays import grown, new_candidates
+        from anaphora.search.ctc import _words as kernels
+        from anaphora.search.ctc._words_arrays import grown, new_candidates
 
         beam = grown(beam, len(log_p))
         hot, following = self.hot.table, new_candidates(self.rules.width, self.tree.fan)
@@ -178,7 +178,7 @@ class _Ends:
 
     def _of_words(self) -> Floats:
         """What language model, bonuses and hot words add to each output."""
-        from anaphora.kernels.lexicon_words import read_words
+        from anaphora.search.lexicon._words import read_words
 
         search, beam = self.search, self.beam
         ends = beam.prefixes[self.prefix]  # a copy
@@ -223,7 +223,7 @@ class _Ends:
 
     def _times(self, tokens: list[int], ends: list[tuple[int, int]], log_p: Floats) -> list[tuple[int, int]]:
         """The first frame of each word, and the one after its last, on the best path that spells the labels."""
-        from anaphora.kernels.ctc.log_domain import best_path
+        from anaphora.ops.ctc.log_domain import best_path
 
         states, _ = best_path(log_p, np.array(tokens, dtype=np.int64), self.search.blank)
         tree, separated = self.search.lexicon.tree, self.search.lexicon.separator is not None
@@ -384,7 +384,7 @@ class _Labels:
         self.options = (blank, width, n_best)
 
     def __call__(self, log_p: Floats) -> NBest:
-        from anaphora.kernels.ctc.beam import new_prefixes, prefix_frames, read_prefixes
+        from anaphora.search.ctc._frames import new_prefixes, prefix_frames, read_prefixes
 
         blank, width, n_best = self.options
         tree, beam, masses, counts = new_prefixes(len(log_p), width)

@@ -1,4 +1,4 @@
-"""The CTC loss by kernels of an NVIDIA GPU, see `anaphora.kernels.ctc.loss_gpu`."""
+"""The CTC loss by kernels of an NVIDIA GPU, see `anaphora.ops.ctc.loss_gpu`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.ctc.recursion import log_likelihoods
 from anaphora.native.cuda import serves
 from anaphora.native.fused import Backward, fused
+from anaphora.ops.ctc.recursion import log_likelihoods
 from anaphora.search.ctc._inputs import Targets, refuse
 from anaphora.search.ctc._on_gpu import Given, placed
 
 
 def can_fuse(scores: Tensor, targets: Targets) -> bool:
     """Whether the kernels serve these scores and targets."""
-    from anaphora.kernels.ctc.loss_gpu import MOST_LABELS, TYPES
+    from anaphora.ops.ctc.loss_gpu import MOST_LABELS, TYPES
 
     if not serves(scores) or not scores.shape[:2].numel() or scores.dtype not in TYPES:
         return False
@@ -44,7 +44,7 @@ def _forward(
     normalized: bool,
     waits: bool,
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    from anaphora.kernels.ctc.loss_gpu import Job, sums
+    from anaphora.ops.ctc.loss_gpu import Job, sums
 
     scores = scores.contiguous()
     job = Job(scores, labels, frames, sizes, given.blank, given.reduction == "mean", normalized)
@@ -59,7 +59,7 @@ def _forward(
 
 def _backward(back: Backward, *, given: Given, normalized: bool, waits: bool) -> tuple[Tensor | None, ...]:
     kept, tensors, grads, _ = back
-    from anaphora.kernels.ctc.loss_gpu import Job, gradient
+    from anaphora.ops.ctc.loss_gpu import Job, gradient
 
     (scores, memory), (_, labels, frames, sizes) = kept, tensors
     job = Job(scores, labels, frames, sizes, given.blank, given.reduction == "mean", normalized)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.kernels.ctc.recursion import log_likelihoods
 from anaphora.native.following import following
 from anaphora.native.fused import Backward, fused
+from anaphora.ops.ctc.recursion import log_likelihoods
 from anaphora.search.ctc._fused import can_fuse, fused_loss
 from anaphora.search.ctc._inputs import (
     Lengths,
@@ -187,7 +187,7 @@ class _Job:
                 self.gradient[row, :end] = self.p[row, :end]
 
     def __call__(self, rows: slice) -> None:
-        from anaphora.kernels.ctc.loss import ctc_rows
+        from anaphora.ops.ctc.loss import ctc_rows
 
         gradient = self.gradient[rows]
         losses = self.losses[rows]
@@ -199,7 +199,7 @@ class _Job:
 
     def _in_logarithms(self, row: int) -> None:
         """One row again, where probabilities became too small to be added as they are."""
-        from anaphora.kernels.ctc.log_domain import ctc_row_log
+        from anaphora.ops.ctc.log_domain import ctc_row_log
 
         end = int(self.frames[row])
         real = self.scores[row, :end]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anaphora.kernels.gpu.reported import LOST, WRONG
+from anaphora.ops.gpu.reported import LOST, WRONG
 from anaphora.search.ctc._inputs import Lengths, Targets, checked_lengths, checked_targets
 
 

@@ -51,7 +51,7 @@ class CTCStream:
             begun = self._words.begin(len(log_p)) if self._beam is None else self._beam
             self._beam = self._words.advance(begun, log_p)
             return
-        from anaphora.kernels.ctc.beam import new_prefixes, prefix_frames
+        from anaphora.search.ctc._frames import new_prefixes, prefix_frames
 
         tree, beam, masses, counts = (
             new_prefixes(len(log_p), self._width) if self._beam is None else self._beam
@@ -80,7 +80,7 @@ class CTCStream:
             return NBest()
         if self._words is not None:
             return self._words.best(self._beam, n_best, self.log_probs())
-        from anaphora.kernels.ctc.beam import read_prefixes
+        from anaphora.search.ctc._frames import read_prefixes
 
         tree, beam, masses, counts = self._beam
         count = int(counts[0]) if n_best is None else min(int(counts[0]), n_best)

@@ -56,7 +56,7 @@ class Pruning:
 
 def pruned(scores: NDArray[np.float64], states: NDArray[np.int64], rules: Pruning) -> list[int]:
     """The places of the candidates that stay, best first; of equal ones the earlier."""
-    from anaphora.kernels.prune import choose, new_table
+    from anaphora.ops.prune import choose, new_table
 
     pool = np.empty(len(scores), dtype=np.int64)
     distance = math.inf if rules.distance is None else rules.distance
@@ -115,7 +115,7 @@ class Plan:
 
     def end_words(self, states: Ints, hot: Ints, words: Ints) -> tuple[Floats, Ints, Ints]:
         """What ending with a word adds (rows,): its probability and its bonuses; and both models' states after it."""
-        from anaphora.kernels.lexicon_words import read_words
+        from anaphora.search.lexicon._words import read_words
 
         log_p, after = self.lm.ask(states, words)
         gains, warm = np.zeros(len(words)), hot

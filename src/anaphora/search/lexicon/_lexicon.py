@@ -17,7 +17,7 @@ from anaphora.errors import AnaphoraError, DataError
 from anaphora.search.lexicon._tree import PAUSE, Automaton, Tree, grow, minimal
 
 if TYPE_CHECKING:
-    from anaphora.kernels.lexicon_words import Words
+    from anaphora.search.lexicon._words import Words
 
 
 Symbols: TypeAlias = Sequence[str] | Mapping[str, int]
@@ -338,8 +338,8 @@ class Hot:
     @cached_property
     def table(self) -> Words:
         """The automaton as kernels read it."""
-        from anaphora.kernels.lexicon_words import Words, no_words
-        from anaphora.kernels.ngram import EXIT, SLOT, fill_slots
+        from anaphora.ops.ngram import EXIT, SLOT, fill_slots
+        from anaphora.search.lexicon._words import Words, no_words
 
         if not self._phrases:
             return no_words()

@@ -20,7 +20,7 @@ from anaphora.search._rows import row_index, select_rows
 from anaphora.search.lexicon._lexicon import Hot, Lexicon
 
 if TYPE_CHECKING:
-    from anaphora.kernels.lexicon_words import Words
+    from anaphora.search.lexicon._words import Words
 
 
 _LN10 = math.log(10.0)
@@ -324,7 +324,7 @@ class Silent:
 
     @property
     def table(self) -> Words:
-        from anaphora.kernels.lexicon_words import no_words
+        from anaphora.search.lexicon._words import no_words
 
         return no_words()
 
@@ -339,7 +339,7 @@ class Counted:
     """An n-gram model: its own table, which kernels walk without Python."""
 
     def __init__(self, ngram: TableModel, lexicon: Lexicon, weight: float):
-        from anaphora.kernels.lexicon_words import Words
+        from anaphora.search.lexicon._words import Words
 
         self._ids = lexicon.numbers_in(ngram.words, lambda word: _number(ngram, word))
         ids = np.append(self._ids, EOS)  # the end is one more word
@@ -349,7 +349,7 @@ class Counted:
         self.unigrams = ngram.table.log_prob[1 + self._ids] * math.log(10.0)
 
     def ask(self, states: Ints, words: Ints) -> tuple[Floats, Ints]:
-        from anaphora.kernels.lexicon_words import read_words
+        from anaphora.search.lexicon._words import read_words
 
         found, after = read_words(self.table, states, words)
         return found * math.log(10.0), after
@@ -369,7 +369,7 @@ class Asked:
     """Any other model: its answers are entered into a table, so that each question is asked once."""
 
     def __init__(self, model: WordModel, lexicon: Lexicon, weight: float):
-        from anaphora.kernels.ngram import SLOT
+        from anaphora.ops.ngram import SLOT
 
         self._model, self._words, self._weight = model, lexicon.words, weight
         self._numbers: dict[Hashable, int] = {}
@@ -383,8 +383,8 @@ class Asked:
 
     @property
     def table(self) -> Words:
-        from anaphora.kernels.lexicon_words import Words
-        from anaphora.kernels.ngram import EXIT, SLOT
+        from anaphora.ops.ngram import EXIT, SLOT
+        from anaphora.search.lexicon._words import Words
 
         count = len(self._words)
         return Words(self._slots, np.zeros(count, SLOT), np.zeros(0, EXIT), np.arange(count), self._weight)
@@ -422,7 +422,7 @@ class Asked:
 
     def _enter(self) -> None:
         """Put the answers that are not in the table there; a table that is half full is replaced by a larger one."""
-        from anaphora.kernels.ngram import SLOT, fill_slots
+        from anaphora.ops.ngram import SLOT, fill_slots
 
         if 2 * len(self._answers) > len(self._slots):
             self._slots = np.zeros(1 << (4 * len(self._answers)).bit_length(), SLOT)
@@ -458,7 +458,7 @@ def credits(lexicon: Lexicon, lm: Scorer, hot: Hot, weight: float) -> NDArray[np
     Without it a word's price is paid at its last symbol, and frequent words fall out of the beam before they end
     (language-model look-ahead, Ortmanns & Ney 2000).
     """
-    from anaphora.kernels.lexicon_words import best_below
+    from anaphora.search.lexicon._words import best_below
 
     tree = lexicon.tree
     credit = hot.credit()

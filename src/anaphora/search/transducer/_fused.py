@@ -1,4 +1,4 @@
-"""The transducer loss by kernels of an NVIDIA GPU, see `anaphora.kernels.transducer.loss_gpu`."""
+"""The transducer loss by kernels of an NVIDIA GPU, see `anaphora.ops.transducer.loss_gpu`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.kernels.transducer.diagonals import log_likelihoods
 from anaphora.native.cuda import serves
 from anaphora.native.fused import Backward, fused
+from anaphora.ops.transducer.diagonals import log_likelihoods
 from anaphora.search.ctc._on_gpu import Given, placed
 from anaphora.search.transducer._refused import check_places, refuse_lost
 
 
 def can_fuse(logits: Tensor) -> bool:
     """Whether the kernels serve these logits."""
-    from anaphora.kernels.transducer.loss_gpu import MOST_NODES, TYPES
+    from anaphora.ops.transducer.loss_gpu import MOST_NODES, TYPES
 
     fits = 0 < logits.shape[:3].numel() <= MOST_NODES and logits.dtype in TYPES
     return fits and serves(logits)
@@ -41,7 +41,7 @@ def _forward(
     given: Given,
     waits: bool,
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    from anaphora.kernels.transducer.loss_gpu import Job, sums
+    from anaphora.ops.transducer.loss_gpu import Job, sums
 
     logits = logits.contiguous()
     losses, reported, memory = sums(
@@ -56,7 +56,7 @@ def _forward(
 
 def _backward(back: Backward, *, given: Given, waits: bool) -> tuple[Tensor | None, ...]:
     kept, tensors, grads, _ = back
-    from anaphora.kernels.transducer.loss_gpu import Job, gradient
+    from anaphora.ops.transducer.loss_gpu import Job, gradient
 
     (logits, memory), (_, labels, frames, sizes) = kept, tensors
     job = Job(logits, labels, frames, sizes, given.blank, given.reduction == "mean")

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from anaphora.kernels.transducer import native
-from anaphora.kernels.transducer.diagonals import log_likelihoods
 from anaphora.native.following import following
 from anaphora.native.fused import Backward, fused
+from anaphora.ops.transducer import native
+from anaphora.ops.transducer.diagonals import log_likelihoods
 from anaphora.search.ctc._inputs import Lengths, Targets
 from anaphora.search.ctc._on_gpu import Given
 from anaphora.search.transducer._fused import can_fuse, fused_loss
@@ -114,7 +114,7 @@ def _backward(back: Backward, *, blank: int, impossible: str) -> tuple[Tensor | 
 def _native_forward(
     keep: bool, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, *, blank: int, impossible: str
 ) -> tuple[Tensor, Sequence[Any]]:
-    """See `anaphora.kernels.transducer.native`."""
+    """See `anaphora.ops.transducer.native`."""
     job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
     found = native.forward(job)
     lost = found.log_p == -torch.inf
@@ -180,9 +180,9 @@ def _posteriors(
 
 
 def lattice(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """α and β ``(B, T, U + 1)`` in float64, see `anaphora.kernels.transducer.lattice`, by what the device has."""
+    """α and β ``(B, T, U + 1)`` in float64, see `anaphora.ops.transducer.lattice`, by what the device has."""
     if on_blank.numel() and on_blank.device.type == "cpu":
-        from anaphora.kernels.transducer.lattice import transducer_rows
+        from anaphora.ops.transducer.lattice import transducer_rows
 
         alpha, beta = torch.empty_like(on_blank), torch.empty_like(on_blank)
         arrays = (on_blank, on_label, frames, sizes, alpha, beta)

@@ -1,7 +1,7 @@
 """How requests may share a call of ``predict`` so that no bit of an answer depends on its neighbours.
 
 On a GPU that is what the setting ``batch_invariant`` is for. On a CPU products are computed in blocks of one size
-(`anaphora.kernels.invariant.blocks`). What is left may still depend on how far inputs are filled up, so it is tried when a run is
+(`anaphora.ops.invariant.blocks`). What is left may still depend on how far inputs are filled up, so it is tried when a run is
 loaded: the same inputs alone and in batches, compared to the last bit. Where they differ, only inputs of equal length share a call, and
 where those differ too, each request is a call of its own.
 """
@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.kernels.invariant.blocks import rows_in_blocks
+from anaphora.ops.invariant.blocks import rows_in_blocks
 
 TRIED = 12
 """Inputs of a round that are tried when a run is loaded."""

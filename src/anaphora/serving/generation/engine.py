@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.kernels.invariant import batch_invariant
 from anaphora.models.paged import PAGE
 from anaphora.models.rows import CHUNK, LanguageRows, Rows, language_rows
 from anaphora.native.cuda import check_kernels
+from anaphora.ops.invariant import batch_invariant
 from anaphora.search import join_rows, select_rows
 from anaphora.search._draws import ranked
 from anaphora.search._rows import Running

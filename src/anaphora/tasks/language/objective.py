@@ -17,9 +17,6 @@ from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, PAD
 from anaphora.data.text_lines import LineBatch
 from anaphora.data.text_stream import StreamBatch
-from anaphora.kernels.gpu.attention import quickest_attention
-from anaphora.kernels.gpu.likelihood import summed_loss
-from anaphora.kernels.gpu.output_loss import output_loss
 from anaphora.models.language import Carried, Language, Reading, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, hide
 from anaphora.models.language_passes import (
@@ -34,6 +31,9 @@ from anaphora.native.graphs import can_capture
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
+from anaphora.ops.gpu.attention import quickest_attention
+from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops.gpu.output_loss import output_loss
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
 from anaphora.training.objective import LossSum

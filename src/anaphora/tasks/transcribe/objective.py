@@ -15,11 +15,11 @@ from anaphora.data.labelled_rows import in_order
 from anaphora.data.sending import padded
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
+from anaphora.ops.gpu.likelihood import summed_loss
 from anaphora.search import ctc_loss, transducer_loss
 from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.spoken import Frames, SpokenBatch

@@ -11,8 +11,8 @@ from torch import Tensor
 from anaphora.data.batching import PairBatch, PairTensors
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.kernels.gpu.likelihood import summed_loss
 from anaphora.models.seq2seq import Seq2Seq
+from anaphora.ops.gpu.likelihood import summed_loss
 from anaphora.settings import SearchSettings
 from anaphora.tasks.overlap import check_bleu_metric
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import DataError, SettingsError
-from anaphora.kernels.hmm import passes as kernels
+from anaphora.models.classical.hmm import passes as kernels
 
 # ----------------------------------------------------------------------------
 # What a hidden Markov model is fed: sequences of different lengths, laid end to end, and labels beside them.

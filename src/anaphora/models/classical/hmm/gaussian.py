@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import DataError, SettingsError
-from anaphora.kernels.hmm import passes as kernels
+from anaphora.models.classical.hmm import passes as kernels
 from anaphora.models.classical.hmm.emissions import (
     Arrays,
     Floats,

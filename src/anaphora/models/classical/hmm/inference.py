@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import DataError, SettingsError
-from anaphora.kernels.hmm import beam as pruned
-from anaphora.kernels.hmm import passes as kernels
+from anaphora.models.classical.hmm import beam as pruned
+from anaphora.models.classical.hmm import passes as kernels
 from anaphora.models.classical.hmm.emissions import (
     Emissions,
     Floats,

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.kernels.hmm import passes as hmm
-from anaphora.kernels.hmm import trigram
+from anaphora.models.classical.hmm import passes as hmm
+from anaphora.models.classical.hmm import trigram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

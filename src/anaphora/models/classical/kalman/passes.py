@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.errors import DataError
-from anaphora.kernels import kalman as kernel
+from anaphora.models.classical.kalman import recursions as kernel
 
 # ----------------------------------------------------------------------------
 # What filtering, smoothing and forecasting give. Without a batch axis in, there is none out.

@@ -190,7 +190,7 @@ class BackoffTable:
     @cached_property
     def arcs(self) -> tuple[Array, Array, Array]:
         """What the kernels walk on: the hash table beyond the unigrams, the unigrams, the backoffs."""
-        from anaphora.kernels import ngram as kernels
+        from anaphora.ops import ngram as kernels
 
         entries = self.bounds[-1] - self.bounds[2]
         slots = np.zeros(1 << max(3, (entries + entries // 2).bit_length()), dtype=kernels.SLOT)
@@ -224,7 +224,7 @@ class BackoffTable:
 
     def walk(self, ids: Array) -> Array:
         """log₁₀ p of each of ``ids (tokens,)``; a sentence begins with <s>, which itself costs 0."""
-        from anaphora.kernels import ngram as kernels
+        from anaphora.ops import ngram as kernels
 
         out = np.empty(len(ids))
         kernels.walk(*self.arcs, np.ascontiguousarray(ids, dtype=np.int32), BOS, out)
@@ -232,7 +232,7 @@ class BackoffTable:
 
     def advance(self, nodes: Array, words: Array) -> Array:
         """The histories ``(rows,)`` after reading ``words (rows,)``."""
-        from anaphora.kernels import ngram as kernels
+        from anaphora.ops import ngram as kernels
 
         nodes, words = (np.ascontiguousarray(a, dtype=np.int64) for a in (nodes, words))
         for values, bound in ((nodes, len(self.word)), (words, self.symbols)):
@@ -245,7 +245,7 @@ class BackoffTable:
 
     def distributions(self, nodes: Array) -> Array:
         """log₁₀ p of every next symbol, ``(rows, V)``; −∞ for <pad> and <s>, which are never predicted."""
-        from anaphora.kernels import ngram as kernels
+        from anaphora.ops import ngram as kernels
 
         out = np.empty((len(nodes), self.symbols))
         tables = (self.log_prob, self.backoff, self.suffix, self.word, self.children)

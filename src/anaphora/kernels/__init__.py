@@ -1,1 +1,0 @@
-"""The fast inner loops. They know arrays, not modules, text or files."""

@@ -1,1 +1,0 @@
-"""Hidden Markov chains: forward, backward and best paths, whole or pruned."""
