@@ -9,7 +9,7 @@ import pytest
 from anaphora.models.embeddings import windows
 from anaphora.native import c as compiler
 from anaphora.native import isa
-from anaphora.ops.crf import native as crf
+from anaphora.ops import crf
 from anaphora.ops.grid import native as grid
 from anaphora.ops.packed import native as packed
 from anaphora.ops.sound import native as sound

@@ -13,7 +13,7 @@ from anaphora.models.embeddings.sampling import alias_table
 from anaphora.models.embeddings.windows import Outputs, aligned, train
 from anaphora.models.embeddings.word2vec import huffman
 from anaphora.native import isa
-from anaphora.ops.crf.scaled import chain_sums
+from anaphora.ops.crf import chain_sums
 from anaphora.ops.grid.waves import grid_states
 from anaphora.ops.packed import native as packed
 from anaphora.ops.sound import native as sound

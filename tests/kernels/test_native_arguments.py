@@ -16,7 +16,7 @@ CALLS = '''
 import random, sys
 import numpy as np
 import torch
-from anaphora.ops.crf import native as crf
+from anaphora.ops import crf
 from anaphora.models.embeddings.sampling import alias_table
 from anaphora.models.embeddings.windows import Outputs, aligned, train
 from anaphora.ops.grid import native as grid
@@ -70,7 +70,7 @@ def tag():
     kind = draw.choice([torch.float32, torch.float64])
     scores = [tensor(*shape, dtype=kind) for shape in ((batch, time, tags), (tags, tags), (tags,), (tags,))]
     lengths = tensor(batch, dtype=torch.int64, high=time + 2)
-    draw.choice([crf.sums, crf.viterbi])(*scores, lengths)
+    draw.choice([crf.native_sums, crf.native_viterbi])(*scores, lengths)
 
 def picture():
     batch, rows, columns, inputs, hidden = (draw.choice([1, 2, 5]) for _ in range(5))

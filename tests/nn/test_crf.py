@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from anaphora.nn.crf import CRF
-from anaphora.ops.crf import native
-from anaphora.ops.crf.partition import in_log_domain
-from anaphora.ops.crf.scaled import chain_sums
+from anaphora.ops import crf
+from anaphora.ops.crf import chain_sums, in_log_domain
 
 
 @pytest.fixture(autouse=True, params=["C", "torch"])
 def _inner_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds with the compiled loops and, where there is no compiler, with those in torch."""
     if request.param == "torch":
-        monkeypatch.setattr(native.library, "functions", lambda *_: None)
-    elif native.library.functions() is None:
+        monkeypatch.setattr(crf.library, "functions", lambda *_: None)
+    elif crf.library.functions() is None:
         pytest.skip("no C compiler here")
 
 

@@ -21,8 +21,8 @@ SCANS = ("MinGRU",)
 
 PATHS: dict[str, tuple[str, ...] | str] = {
     "data/byte_pairs.py njit": NUMBERS,
-    "ops/crf/native.py library": ("CRF",),
-    "ops/crf/partition.py _scaled": ("CRF",),
+    "ops/crf.py library": ("CRF",),
+    "ops/crf.py _scaled": ("CRF",),
     "search/ctc/_frames.py njit": NUMBERS,
     "search/ctc/_words.py njit": NUMBERS,
     "search/ctc/_words_arrays.py njit": NUMBERS,

@@ -12,7 +12,7 @@ from anaphora.nn.convolution import Convolution
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.exporting import scanning
 from anaphora.nn.recurrent import Recurrent
-from anaphora.ops.crf.paths import viterbi
+from anaphora.ops.crf import viterbi
 
 
 class RecurrentSpelling(nn.Module):

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.nn import inside
-from anaphora.ops.crf.partition import log_partition
-from anaphora.ops.crf.paths import k_best, viterbi
+from anaphora.ops.crf import k_best, log_partition, viterbi
 
 
 class CRF(nn.Module):
