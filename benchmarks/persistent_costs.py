@@ -23,9 +23,8 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.engine.arguments import Arguments
 from anaphora.engine.backends.persistent.clusters import clustered, clusters_at_once
-from anaphora.engine.backends.persistent.launch import Pass
+from anaphora.engine.backends.persistent.launch import Pass, Programs, make_programs
 from anaphora.engine.backends.persistent.passes import Passes
-from anaphora.engine.backends.persistent.program import Programs, make_programs
 from anaphora.engine.backends.persistent.source import Kernel
 from anaphora.engine.backends.persistent.tiling import Costs, Tiling, cost, counts, tile
 from anaphora.engine.plan import make_plan

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.engine.backends.base import BackendName
-from anaphora.engine.backends.scan import generated
+from anaphora.engine.backends.scan import run as generated
 from anaphora.engine.dispatch import force
 
 ROUNDS = 7

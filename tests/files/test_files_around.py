@@ -57,7 +57,7 @@ AROUND = {
     "serving/pages.py": {".read_bytes()"},
     "ops/decode/cuda.py": {".read_text()"},
     "ops/selective/gpu.py": {".read_text()"},
-    "engine/backends/scan/source_cuda.py": {".read_text()"},
+    "engine/backends/scan/source.py": {".read_text()"},
     "ops/ctc/loss_gpu.py": {".read_text()"},
     "ops/transducer/loss_gpu.py": {".read_text()"},
     "ops/transducer/native.py": {".read_text()"},
@@ -65,7 +65,6 @@ AROUND = {
     "models/embeddings/windows.py": {".read_text()"},
     "engine/backends/c/source.py": {".read_text()"},
     "engine/backends/persistent/source.py": {".read_text()"},
-    "engine/backends/scan/source_c.py": {".read_text()"},
     # files of the kernel and devices, by names that are written here
     "_cpu.py": {".read_text()"},
     "native/isa.py": {".read_text()"},

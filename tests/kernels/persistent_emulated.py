@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 
 from anaphora.engine.backends.persistent.clusters import clustered
-from anaphora.engine.backends.persistent.launch import Arrays, Pass
+from anaphora.engine.backends.persistent.launch import Arrays, Pass, make_programs
 from anaphora.engine.backends.persistent.passes import Passes
-from anaphora.engine.backends.persistent.program import make_programs
 from anaphora.engine.backends.persistent.source import Kernel
 from anaphora.engine.backends.persistent.tiling import tile
 from anaphora.engine.plan import Plan

@@ -17,9 +17,8 @@ from torch import Tensor
 from anaphora.engine.backends.expressions import NUMBERS
 from anaphora.engine.backends.persistent.body import Body, place_name
 from anaphora.engine.backends.persistent.columns import Exchange, Key, Program
-from anaphora.engine.backends.persistent.launch import Arrays, Pass
+from anaphora.engine.backends.persistent.launch import Arrays, Pass, make_programs
 from anaphora.engine.backends.persistent.passes import Passes
-from anaphora.engine.backends.persistent.program import make_programs
 from anaphora.engine.backends.persistent.source import Kernel
 from anaphora.engine.backends.persistent.tiling import choose
 from anaphora.engine.plan import Plan

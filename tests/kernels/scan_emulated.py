@@ -12,7 +12,7 @@ from recurrence_results import Run
 from torch import Tensor
 
 from anaphora.engine.backends.base import LayerRun
-from anaphora.engine.backends.scan import generated
+from anaphora.engine.backends.scan import run as generated
 from anaphora.engine.backends.scan.walk import Direction, run_units
 from anaphora.nn.recurrent_step import LayerStep
 

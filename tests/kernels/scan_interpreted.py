@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from anaphora.engine.backends.scan.walk import Direction, Given, Gradients, walk_by_torch
-from anaphora.engine.backends.torch_ops.interpret import Evaluator
+from anaphora.engine.backends.torch_ops.passes import Evaluator
 from anaphora.engine.units import Unit
 
 

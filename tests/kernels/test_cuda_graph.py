@@ -14,10 +14,10 @@ from torch import Tensor
 
 from anaphora import nn
 from anaphora.engine import dispatch, prepare
-from anaphora.engine.backends.cuda_graph import capture as cuda_graph
-from anaphora.engine.backends.cuda_graph.captures import COPIES, Captures
+from anaphora.engine.backends import cuda_graph
+from anaphora.engine.backends.cuda_graph import COPIES, Captures
 from anaphora.engine.backends.reference import run_reference
-from anaphora.engine.backends.torch_ops import bptt
+from anaphora.engine.backends.torch_ops import passes
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T, I, H = 5, 7, 3, 8
@@ -66,7 +66,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         monkeypatch.setattr(cuda_graph, "current_stream", lambda: 0)
         monkeypatch.setattr(cuda_graph, "graph_pool", lambda: None)
         monkeypatch.setattr(prepare, "CompiledPlan", lambda *_: None)
-        monkeypatch.setattr(cuda_graph, "why_not", bptt.why_not)  # captures anywhere
+        monkeypatch.setattr(cuda_graph, "why_not", passes.why_not)  # captures anywhere
     elif "torch._inductor.cudagraph_trees" in sys.modules:  # see `can_capture`
         pytest.skip(
             "torch.compile has captured graphs of its own in this process, beside which none is captured"

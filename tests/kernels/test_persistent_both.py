@@ -13,8 +13,8 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.engine.arguments import Arguments
 from anaphora.engine.backends.base import Params
-from anaphora.engine.backends.persistent import both
-from anaphora.engine.backends.persistent.program import make_programs
+from anaphora.engine.backends.persistent import run
+from anaphora.engine.backends.persistent.launch import make_programs
 from anaphora.engine.backends.persistent.tiling import choose, cost
 from anaphora.engine.backends.reference import run_reference
 from anaphora.engine.plan import make_plan
@@ -47,9 +47,9 @@ def _both(
     assert sides[0].all[0].kernel.source == sides[1].all[0].kernel.source
     teams = any(p.split > 1 for p in sides[0].all[0].tiling.products)
     assert teams == isinstance(cells[0], nn.LSTM)  # four gates of 32 columns are many results for a warp
-    y, first, second = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
+    y, first, second = run.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
     with torch.no_grad():  # nothing is kept, and nothing else changes
-        quiet, *ends = both.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
+        quiet, *ends = run.run_sides((sides[0], sides[1]), given[0], given[1], lengths, time_first)
     for a, b in zip((quiet, *ends[0], *ends[1]), (y, *first, *second), strict=True):
         torch.testing.assert_close(a, b)
     return [y, *first, *second]

@@ -19,7 +19,7 @@ from anaphora.engine.backends.base import Params, States
 from anaphora.engine.backends.persistent import run
 from anaphora.engine.backends.persistent.columns import Unsuitable
 from anaphora.engine.backends.reference import run_reference
-from anaphora.engine.backends.torch_ops.bptt import run_bptt
+from anaphora.engine.backends.torch_ops.passes import run_bptt
 from anaphora.engine.plan import Plan, make_plan
 from anaphora.engine.trace import trace
 from anaphora.native import c as compiler

@@ -24,8 +24,13 @@ from anaphora.engine.backends.persistent.clusters import (
     reduction_width,
 )
 from anaphora.engine.backends.persistent.columns import Unsuitable, find
-from anaphora.engine.backends.persistent.layout import pack_depth, pack_rows, unpack_rows
-from anaphora.engine.backends.persistent.program import Programs, make_programs
+from anaphora.engine.backends.persistent.launch import (
+    Programs,
+    make_programs,
+    pack_depth,
+    pack_rows,
+    unpack_rows,
+)
 from anaphora.engine.backends.persistent.source import Kernel
 from anaphora.engine.backends.persistent.tiling import SHARED_MEMORY, choose, tile
 from anaphora.engine.plan import Plan, make_plan

@@ -10,8 +10,8 @@ from scan_emulated import by_kernels
 from test_scan import CELLS
 
 from anaphora import nn
-from anaphora.engine.backends.scan import generated
-from anaphora.engine.backends.scan.source_cuda import generate
+from anaphora.engine.backends.scan import run
+from anaphora.engine.backends.scan.source import generate
 from anaphora.engine.dispatch import force
 from anaphora.engine.units import cut_units
 
@@ -31,9 +31,9 @@ def test_the_kernels_equal_the_loop(name: str, monkeypatch: pytest.MonkeyPatch) 
         k = list(CELLS).index(name)
         cell = CELLS[name](I, 36 if wide else 37)
         x, initial = inputs(cell, torch.float32, 2, 53)
-        monkeypatch.setattr(generated, "SHORTEST", 4)
-        monkeypatch.setattr(generated, "FEWEST", 1000 if chunked else 0)
-        monkeypatch.setattr(generated, "ENOUGH", 12)
+        monkeypatch.setattr(run, "SHORTEST", 4)
+        monkeypatch.setattr(run, "FEWEST", 1000 if chunked else 0)
+        monkeypatch.setattr(run, "ENOUGH", 12)
         lengths, reverse = (torch.tensor([31, 53]) if (k + chunked) % 2 else None), k % 3 == 1
         ours = results(by_kernels(cell), cell, x, initial, lengths, reverse)
         theirs = results(reference(cell), cell, x, initial, lengths, reverse)
@@ -60,7 +60,7 @@ def test_every_array_is_named_once(name: str) -> None:
 def test_outputs_and_gradients_on_a_gpu(
     name: str, ragged: bool, parallel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generated, "FEWEST", 1 << 30 if parallel else 0)
+    monkeypatch.setattr(run, "FEWEST", 1 << 30 if parallel else 0)
     torch.manual_seed(0)
     cell = (CELLS[name] if name in CELLS else getattr(nn, name))(I, H).cuda()
     x, initial = inputs(cell, torch.float32, 3, 300, "cuda")

@@ -18,9 +18,8 @@ import torch
 from recurrence_results import Run
 
 from anaphora import nn
-from anaphora.engine.backends.triton.passes import programs
-from anaphora.engine.backends.triton.stages import CannotGenerate, forward_stages
-from anaphora.engine.backends.triton.tiles import row_tile, shares, tile
+from anaphora.engine.backends.triton.passes import programs, row_tile, shares, tile
+from anaphora.engine.backends.triton.writer import CannotGenerate, forward_stages
 from anaphora.engine.plan import Plan
 from anaphora.nn.recurrent_step import LayerStep
 

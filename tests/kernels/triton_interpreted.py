@@ -18,10 +18,9 @@ from torch import Tensor
 from anaphora import nn
 from anaphora.engine.arguments import Arguments, Call
 from anaphora.engine.backends.base import LayerRun, Result
-from anaphora.engine.backends.torch_ops.bptt import run_bptt
-from anaphora.engine.backends.torch_ops.passes import LOOP_PASSES
+from anaphora.engine.backends.torch_ops.passes import LOOP_PASSES, run_bptt
 from anaphora.engine.backends.triton import passes
-from anaphora.engine.backends.triton.stages import CannotGenerate
+from anaphora.engine.backends.triton.writer import CannotGenerate
 from anaphora.nn.recurrent_step import LayerStep
 
 B, T = 3, 3

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.engine.backends.c import workspace
+from anaphora.engine.backends.c import compiled
 
 THREADS = 8
 Result = TypeVar("Result")
@@ -26,7 +26,7 @@ TraceFunction = Callable[[FrameType, str, Any], Any]
 def _switch_often() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    workspace.clear()
+    compiled.clear()
     yield
     sys.setswitchinterval(before)
 
@@ -46,7 +46,7 @@ def _together(work: Callable[[int], Result]) -> list[Result]:
 
 def _switch_within(frame: FrameType, event: str, arg: object) -> TraceFunction | None:
     """Gives way to other threads before every instruction of the workspace."""
-    if frame.f_code.co_filename != workspace.__file__:
+    if frame.f_code.co_filename != compiled.__file__:
         return None
     frame.f_trace_opcodes = True
     if event == "opcode":
@@ -59,18 +59,18 @@ def test_a_buffer_has_one_user_at_a_time() -> None:
         like, alone = torch.empty(0), True
         sys.settrace(_switch_within)
         for _ in range(20):
-            buffers = [workspace.take(like, workspace.SMALL) for _ in range(2)]
+            buffers = [compiled.take(like, compiled.SMALL) for _ in range(2)]
             for buffer in buffers:
                 buffer[:4] = number
             alone = alone and all(bool((buffer[:4] == number).all()) for buffer in buffers)
-            workspace.give_back(buffers)
+            compiled.give_back(buffers)
         sys.settrace(None)
         return alone
 
     assert all(_together(use))
-    waiting = [buffer for buffers in workspace._free.values() for buffer in buffers]
+    waiting = [buffer for buffers in compiled._free.values() for buffer in buffers]
     assert len({buffer.data_ptr() for buffer in waiting}) == len(waiting)
-    assert workspace.held() == sum(buffer.nbytes for buffer in waiting)
+    assert compiled.held() == sum(buffer.nbytes for buffer in waiting)
 
 
 class Own(nn.Cell):

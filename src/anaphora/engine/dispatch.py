@@ -18,16 +18,13 @@ import torch
 from torch import Tensor
 
 from anaphora.engine.arguments import checked
-from anaphora.engine.backends import cudnn, reference
+from anaphora.engine.backends import cuda_graph, cudnn, matrix, reference
 from anaphora.engine.backends.base import Backend, BackendName, Case, Job, LayerRun, Result, States
-from anaphora.engine.backends.c import compiled as c
-from anaphora.engine.backends.cuda_graph import capture as cuda_graph
-from anaphora.engine.backends.matrix import run as matrix
+from anaphora.engine.backends.c import compiled
 from anaphora.engine.backends.persistent import run as persistent
 from anaphora.engine.backends.scan import run as scan
-from anaphora.engine.backends.torch_ops import bptt as torch_ops
-from anaphora.engine.backends.torch_ops import fixed
-from anaphora.engine.backends.triton import run as triton
+from anaphora.engine.backends.torch_ops import fixed, passes
+from anaphora.engine.backends.triton import passes as triton
 from anaphora.engine.precision import tf32_allowed
 from anaphora.engine.prepare import COMPILED, Engine, Prepared
 from anaphora.engine.rings import Ring
@@ -38,13 +35,13 @@ from anaphora.ops import invariant
 # The order of preference: the CPU's, then the GPU's, then those that serve anywhere.
 BACKENDS: tuple[Backend, ...] = (
     scan,
-    c,
+    compiled,
     persistent,
     triton,
     cudnn,
     cuda_graph,
     matrix,
-    torch_ops,
+    passes,
     reference,
 )
 
@@ -90,7 +87,7 @@ def _yields(name: BackendName, case: Case, cannot: Mapping[BackendName, str]) ->
     known, size = case.thresholds or H200, f"{case.batch} rows of {case.hidden} units"
     if name == "scan" and case.device.type == "cpu" and "c" not in cannot and case.plan is not None:
         # Equal within a few per cent where one thread has rows enough; c needs one program less.
-        enough = case.batch >= c.ROWS_PER_THREAD * case.threads or case.threads == 1
+        enough = case.batch >= compiled.ROWS_PER_THREAD * case.threads or case.threads == 1
         if enough and not any(source.op != "step" for _, source in case.plan.operands):
             return "the loop has no product in it, so c makes the same pass"
 

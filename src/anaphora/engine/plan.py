@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from typing import Any, TypeVar
 
 from anaphora.engine.derive import Derivative, derive
-from anaphora.engine.graph import REDUCTIONS, CannotTrace, Graph, Node, ancestors
+from anaphora.engine.graph import REDUCTIONS, CannotTrace, Graph, Node, ancestors, until
 from anaphora.engine.ops import COSTLY, POINTWISE
 from anaphora.engine.rings import MatrixName, Ring, find_rings
 from anaphora.engine.trace import Trace
@@ -255,3 +256,188 @@ def _made_of_product(node: Node) -> bool:
 def used(nodes: Iterable[Node], op: str) -> set[int]:
     """Which leaves of a kind some nodes are made of."""
     return {n.index for n in ancestors(nodes) if n.op == op}
+
+
+# ----------------------------------------------------------------------
+# When each value of a plan can be computed: once, for all steps at once, inside the loop, or after it.
+#
+# On a GPU every operation inside the loop is a kernel per step, and without a compiler it is a call per step: what
+# need not be there is done for all steps at once, before the loop or after it.
+ONCE, AHEAD, LOOP = range(3)
+_LEAVES = {"const": ONCE, "vector": ONCE, "row": ONCE, "step": AHEAD, "state": LOOP, "gradient": LOOP}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One pass: the nodes that cross from one part of it to the next."""
+
+    once: list[Node]  # read by the loop, the same at every step
+    ahead: list[Node]  # read by the loop, different at every step, but known before it
+    loop: list[Node]  # the states or their gradients, carried from step to step
+    collected: list[Node]  # values wanted of every step afterwards
+    after: list[Node] = field(default_factory=list)  # made of these for all steps at once
+
+
+def forward_schedule(plan: Plan) -> Schedule:
+    """Of the forward pass; ``collected`` is what the backward pass needs."""
+    new = widen(until(plan.outputs, ()), (), {})
+    outputs = [new[n.number] for n in plan.outputs]
+    wanted = {n.number: new[n.number] for n in (*plan.keep, *(source for _, source in plan.operands))}
+    roots = [*outputs, *wanted.values()]
+    once, ahead = _crossing(roots, tiers(until(roots, ()), {}), {})
+    return Schedule(once, ahead, outputs, list(wanted.values()))
+
+
+def backward_schedule(plan: Plan) -> Schedule:
+    """Of the backward pass; ``after``: the gradients of step inputs, vectors and products, in this order."""
+    known = {n.number: AHEAD for n in (*plan.keep, *(source for _, source in plan.operands))}
+    old = backward_roots(plan.backward)
+    new = widen(until(old, known), known, plan.views)
+    roots = [new[n.number] for n in old]
+    states, after = roots[: len(plan.state_widths)], roots[len(plan.state_widths) :]
+    when = tiers(until(roots, known), known)
+    once, ahead = _crossing(states, when, known)
+    looped = {n.number for n in until(states, known) if when[n.number] == LOOP}
+    looped |= {n.number for n in until(roots, known) if n.op == "gradient"}
+    collected = [n for n in until(after, {*known, *looped}) if n.number in looped]
+    return Schedule(once, ahead, states, collected, after)
+
+
+def tiers(nodes: Iterable[Node], known: Mapping[int, int]) -> dict[int, int]:
+    """When each node can be computed, by number: ONCE, AHEAD or LOOP; ``known`` says it of some."""
+    found = dict(known)
+    for node in nodes:
+        if node.number not in found:
+            found[node.number] = max((found[a.number] for a in node.args), default=_LEAVES.get(node.op, ONCE))
+    return found
+
+
+def _crossing(
+    roots: list[Node], when: Mapping[int, int], known: Mapping[int, int]
+) -> tuple[list[Node], list[Node]]:
+    """The nodes known before the loop that the loop, or the caller who needs the roots, reads."""
+    read = {n.number: n for n in roots}
+    for node in until(roots, known):
+        if when[node.number] == LOOP:
+            read |= {a.number: a for a in node.args}
+    found = list(read.values())
+    return [n for n in found if when[n.number] == ONCE], [n for n in found if when[n.number] == AHEAD]
+
+
+# ----------------------------------------------------------------------
+# Operations on neighbouring columns of the same values, done as one.
+#
+# The graph cuts gates apart: i, f and o are sigmoids of three slices of one sum. Compiled code loops over columns anyway,
+# but torch pays for every operation, so here neighbours are joined again, and each becomes columns of the result.
+_Run = list[tuple[int, Node]]  # (where the columns start, the operation on them), neighbours in order
+
+
+def widen(
+    order: Sequence[Node], given: Collection[int], views: Mapping[int, tuple[Node, int]]
+) -> dict[int, Node]:
+    """The same values under the same numbers by fewer operations, arguments first; new nodes get negative numbers.
+
+    ``given``: values that are at hand; ``views``: values that are columns of these.
+    """
+    nodes, numbers = [_as_columns(node, views) for node in order], count(-1, -1)
+    while True:
+        joined = _join(nodes, given, numbers)
+        grown = len(joined) > len(nodes)  # every joining adds a node
+        nodes = joined
+        if not grown:
+            break
+    built: dict[int, Node] = {}
+    for node in nodes:
+        args = tuple(built.get(a.number, a) for a in node.args)
+        built[node.number] = node if node.number in given else replace(node, args=args)
+    return built
+
+
+def _as_columns(node: Node, views: Mapping[int, tuple[Node, int]]) -> Node:
+    if node.number not in views:
+        return node
+    whole, start = views[node.number]
+    return Node("slice", (whole,), node.width, start, number=node.number)
+
+
+def _join(order: list[Node], given: Collection[int], numbers: Iterator[int]) -> list[Node]:
+    places = _Places(order, given)
+    groups: dict[tuple[object, ...], _Run] = {}
+    for node in order:
+        if node.op in POINTWISE and node.width > 1 and node.number not in given:
+            wide = [places.of(a) for a in node.args if a.width > 1]
+            if wide and all(a.op != "spread" for a in node.args):
+                start = wide[0][1]
+                key = (node.op, *(_relative(places, a, start) for a in node.args))
+                groups.setdefault(key, []).append((start, node))
+    joined: dict[int, list[Node]] = {}  # what stands in the place of a node
+    position = {node.number: k for k, node in enumerate(order)}
+    for group in groups.values():
+        for run in _runs(group):
+            whole = _whole(places, run, numbers)
+            first = min((node for _, node in run), key=lambda node: position[node.number])
+            for start, node in run:
+                part = Node("slice", (whole[-1],), node.width, start - run[0][0], number=node.number)
+                joined[node.number] = [*whole, part] if node is first else [part]
+    return [n for node in order for n in joined.get(node.number, [_uncut(places, given, node)])]
+
+
+class _Places:
+    """Of which value, from which column on, each node is a part."""
+
+    def __init__(self, order: list[Node], given: Collection[int]):
+        self.known: dict[int, tuple[Node, int]] = {}
+        for node in order:
+            if node.op == "slice" and node.number not in given:
+                whole, start = self.of(node.args[0])
+                self.known[node.number] = (whole, start + node.index)
+
+    def of(self, node: Node) -> tuple[Node, int]:
+        return self.known.get(node.number, (node, 0))
+
+
+def _relative(places: _Places, argument: Node, start: int) -> tuple[object, ...]:
+    if argument.width == 1:
+        return (argument.number,)
+    whole, at = places.of(argument)
+    return whole.number, at - start
+
+
+def _runs(group: _Run) -> list[_Run]:
+    """Two or more operations whose columns follow one another."""
+    runs: list[_Run] = []
+    for start, node in sorted(group, key=lambda item: item[0]):
+        if runs and runs[-1][-1][0] + runs[-1][-1][1].width == start:
+            runs[-1].append((start, node))
+        else:
+            runs.append([(start, node)])
+    return [run for run in runs if len(run) > 1]
+
+
+def _whole(places: _Places, run: _Run, numbers: Iterator[int]) -> list[Node]:
+    """The operation on all columns of a run, after the slices it needs."""
+    width = sum(node.width for _, node in run)
+    made: list[Node] = []
+    args: list[Node] = []
+    for argument in run[0][1].args:
+        if argument.width > 1:
+            whole, start = places.of(argument)
+            argument = whole
+            if whole.width != width:
+                argument = Node("slice", (whole,), width, start, number=next(numbers))
+                made.append(argument)
+        args.append(argument)
+    return [*made, Node(run[0][1].op, tuple(args), width, number=next(numbers))]
+
+
+def _uncut(places: _Places, given: Collection[int], node: Node) -> Node:
+    """A concatenation of neighbouring columns is those columns."""
+    if node.op != "cat" or node.number in given or any(part.op == "spread" for part in node.args):
+        return node
+    whole, start = places.of(node.args[0])
+    at = start
+    for part in node.args:
+        if places.of(part) != (whole, at):
+            return node
+        at += part.width
+    return Node("slice", (whole,), node.width, start, number=node.number)

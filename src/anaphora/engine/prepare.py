@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from anaphora.engine.arguments import Arguments
+from anaphora.engine.backends import matrix
 from anaphora.engine.backends.base import LayerRun, Native, Params, States, StepFunction
-from anaphora.engine.backends.c.compiled import CompiledPlan
-from anaphora.engine.backends.c.stepping import Stepper
-from anaphora.engine.backends.matrix import run as matrix
+from anaphora.engine.backends.c.compiled import CompiledPlan, Stepper
 from anaphora.engine.graph import CannotTrace
 from anaphora.engine.plan import Plan, make_plan
 from anaphora.engine.rings import Ring

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from anaphora.engine import operations_rows  # noqa: F401  (adds its rules)
+from anaphora.engine import operations  # noqa: F401  (adds its rules)
 from anaphora.engine.backends.base import Params, StepFunction
 from anaphora.engine.graph import CannotTrace, Graph, Node
 from anaphora.engine.operations import write_down

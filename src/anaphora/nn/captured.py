@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from anaphora.engine.backends.cuda_graph.captures import Captures
+from anaphora.engine.backends.cuda_graph import Captures
 from anaphora.engine.precision import tf32_allowed
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from anaphora.engine.backends.base import States
-from anaphora.engine.backends.c.stepping import FIRST, Packed, StepCall, Stepper
+from anaphora.engine.backends.c.compiled import FIRST, Packed, StepCall, Stepper
 from anaphora.native.derived import Fingerprint, named_tensors
 from anaphora.native.snapshot import Snapshot
 from anaphora.nn.cell import Cell

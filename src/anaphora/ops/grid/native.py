@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.engine.backends.c import workspace
+from anaphora.engine.backends.c import compiled
 from anaphora.engine.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside
 from anaphora.native.fused import Backward, fused
@@ -43,13 +43,13 @@ def _forward(
 ) -> tuple[Tensor, Sequence[Any]]:
     x, recurrent = x.contiguous(), recurrent.contiguous()
     hidden, places = recurrent.shape[-1], x.shape[:3].numel()
-    gates = workspace.take(x, places * len(weight)).view(places, len(weight))
-    cells = workspace.take(x, gates.numel() // 5)
+    gates = compiled.take(x, places * len(weight)).view(places, len(weight))
+    cells = compiled.take(x, gates.numel() // 5)
     states = x.new_empty(*x.shape[:3], len(directions), hidden)
     torch.addmm(bias, x.view(places, -1), weight.T, out=gates)
     packed = _packed(recurrent, (5 * hidden, hidden, hidden, 1))
     library.call(x.dtype, "grid_forward", _sizes(states, directions), (gates, packed, cells, states))
-    lease = workspace.Lease((gates, cells))  # given back at once where nothing is kept
+    lease = compiled.Lease((gates, cells))  # given back at once where nothing is kept
     return states, (states, lease) if keep else ()
 
 
@@ -60,9 +60,9 @@ def _backward(back: Backward, *, directions: Directions) -> tuple[Tensor | None,
     x, recurrent = x.contiguous(), recurrent.contiguous()
     gates, cells = lease.buffers
     hidden = recurrent.shape[-1]
-    of_gates = workspace.take(x, gates.numel()).view_as(gates)
-    of_states = workspace.take(x, cells.numel()).view_as(states).copy_(grads[0])
-    of_cells = workspace.take(x, cells.numel()).zero_()
+    of_gates = compiled.take(x, gates.numel()).view_as(gates)
+    of_states = compiled.take(x, cells.numel()).view_as(states).copy_(grads[0])
+    of_cells = compiled.take(x, cells.numel()).zero_()
     packed = _packed(recurrent, (hidden, 5 * hidden, 1, hidden))
     given = (gates, cells, packed, of_states, of_cells, of_gates)
     library.call(x.dtype, "grid_backward", _sizes(states, directions), given)
@@ -72,7 +72,7 @@ def _backward(back: Backward, *, directions: Directions) -> tuple[Tensor | None,
         of_gates.sum(0) if needs[2] else None,
         _outer_products(of_gates, states, recurrent, directions) if needs[3] else None,
     )
-    workspace.give_back((of_gates, of_states, of_cells))
+    compiled.give_back((of_gates, of_states, of_cells))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.engine.backends.torch_ops.interpret import Evaluator, leaves, wide
+from anaphora.engine.backends.torch_ops.passes import Evaluator, leaves, wide
 from anaphora.engine.graph import CannotTrace, Node, ancestors
 from anaphora.engine.trace import Trace as Watched
 from anaphora.engine.trace import trace

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from threading import RLock
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from anaphora.engine.arguments import Arguments, Call
 from anaphora.engine.backends.base import BackendName, Case, Job, Result, States, no_plan
-from anaphora.engine.backends.c import workspace
 from anaphora.engine.backends.c.source import make_program
-from anaphora.engine.backends.torch_ops.bptt import differentiable
+from anaphora.engine.backends.torch_ops.passes import differentiable
 from anaphora.engine.plan import Plan
+from anaphora.engine.trace import Trace
 from anaphora.native.c import CLibrary, address_of
 from anaphora.native.fused import Backward, fused
 
@@ -149,10 +151,10 @@ class CompiledRun:
         arrays.update({f"m{m}": self.compiled.pack(w.detach()) for m, w in enumerate(given.matrices)})
         kept = []
         if keep:
-            kept.append(workspace.take(y, B * T * program.kept_width))
+            kept.append(take(y, B * T * program.kept_width))
             arrays["keep"] = kept[0]
             for m, source in plan.operands:
-                kept.append(workspace.take(y, B * T * source.width).view(B * T, source.width))
+                kept.append(take(y, B * T * source.width).view(B * T, source.width))
                 arrays[f"op{m}"] = kept[-1]
         self.compiled.call("forward_keep" if keep else "forward", head, table, arrays)
         return y, last, kept
@@ -170,7 +172,7 @@ class CompiledRun:
         arrays["keep"] = kept[0]
         for (m, _), operand in zip(plan.operands, kept[1:], strict=True):
             arrays[f"op{m}"] = operand
-        gradients = [workspace.take(x, B * T * w).view(B * T, w) for w in program.gradient_widths]
+        gradients = [take(x, B * T * w).view(B * T, w) for w in program.gradient_widths]
         arrays.update({f"g{a}": g for a, g in enumerate(gradients)})
         groups = -(-B // 8)
         dvector = x.new_zeros(groups, max(1, sum(plan.vector_widths)))
@@ -190,7 +192,7 @@ class CompiledRun:
                 arrays[f"mt{m}"] = self.compiled.pack(w.detach(), transposed=True)
         self.compiled.call("backward", head, table, arrays)
         dmatrices = self._matrix_gradients(given, kept, gradients, needs)
-        workspace.give_back(gradients)
+        give_back(gradients)
         dvectors: list[Tensor | None] = []
         if given.vectors:
             dvectors.extend(torch.split(dvector.sum(0), plan.vector_widths))
@@ -245,7 +247,7 @@ def run_compiled(
 
 def _forward(keep: bool, *tensors: Tensor, run: CompiledRun) -> tuple[tuple[Tensor, ...], Sequence[Any]]:
     y, last, kept = run.forward(run.call.arguments(tensors), keep)
-    return (y, *last), (workspace.Lease(kept),) if keep else ()
+    return (y, *last), (Lease(kept),) if keep else ()
 
 
 def _backward(back: Backward, *, run: CompiledRun) -> list[Tensor | None]:
@@ -259,3 +261,153 @@ def _by_torch(*tensors: Tensor, run: CompiledRun) -> tuple[Tensor, ...]:
 
 
 _run = fused(_forward, _backward, _by_torch)
+
+# ----------------------------------------------------------------------
+# Large buffers used again: fresh memory costs a page fault every 4 KiB, which can exceed the arithmetic.
+#
+# Buffers that only the engine sees are taken here and given back when their last user is gone.
+LIMIT = 512 << 20  # bytes held for later use, at most
+SMALL = 1 << 14  # elements; below this the allocator does as well
+
+_free: dict[tuple[torch.dtype, int], list[Tensor]] = {}
+_held = 0
+_lock = RLock()  # one that may be taken twice: a `Lease` can be collected while this thread holds it
+
+
+def take(like: Tensor, count: int) -> Tensor:
+    """An uninitialised buffer of ``count`` elements of the type of ``like``, which must lie on the CPU."""
+    global _held
+    if count < SMALL:
+        return like.new_empty(count)
+    size = _rounded(count)
+    with _lock:
+        waiting = _free.get((like.dtype, size))
+        if waiting:
+            buffer = waiting.pop()
+            _held -= buffer.nbytes
+            return buffer[:count]
+    return like.new_empty(size)[:count]
+
+
+def give_back(buffers: Sequence[Tensor]) -> None:
+    """Let other calls use these buffers; the caller may not look at them any more."""
+    global _held
+    for view in buffers:
+        whole = view._base if view._base is not None else view
+        if whole.numel() < SMALL:
+            continue
+        with _lock:
+            if _held + whole.nbytes <= LIMIT:
+                _held += whole.nbytes
+                _free.setdefault((whole.dtype, whole.numel()), []).append(whole)
+
+
+def held() -> int:
+    """Bytes that wait for later use."""
+    return _held
+
+
+def clear() -> None:
+    """Return everything to the system."""
+    global _held
+    with _lock:
+        _free.clear()
+        _held = 0
+
+
+def _rounded(count: int) -> int:
+    """Up to a multiple of an eighth of the next lower power of two, so that similar sizes share buffers."""
+    unit = 1 << max(0, count.bit_length() - 4)
+    return -(-count // unit) * unit
+
+
+class Lease:
+    """Buffers on loan until this object goes."""
+
+    def __init__(self, buffers: Sequence[Tensor]):
+        self.buffers = list(buffers)
+
+    def __del__(self) -> None:
+        give_back(self.buffers)
+
+
+# ----------------------------------------------------------------------
+# One step at a time, for streaming and decoding: weights stay packed between calls, and a call does little else.
+FIRST = 3  # where in a call's block the addresses of x, the states and y begin
+_THREADED = 1 << 23  # multiplications below which one thread is faster than starting others
+
+
+class StepCall(NamedTuple):
+    """A call made ready: ``function(block)`` runs a step once the addresses of x, of each state before and after, and
+    of y (the first state after) stand in the block from ``FIRST`` on. One thread may use it at a time."""
+
+    function: ctypes._NamedFuncPointer
+    block: ctypes.Array[ctypes.c_uint64]
+    held: tuple[object, ...]  # what the block points to
+
+
+class Packed(NamedTuple):
+    """The parameters as the program reads them: matrices packed, vectors in place or copied."""
+
+    template: list[int]  # the program's pointers
+    tensors: list[Tensor]  # those made here, which the pointers point to
+
+
+class Stepper:
+    """Makes ready single steps of a compiled plan without gradients. It keeps no weights: the caller keeps what `pack`
+    returns as long as the parameters hold the same values in the same place."""
+
+    def __init__(self, trace: Trace, compiled: CompiledPlan, names: list[str]):
+        self.trace, self.compiled, self.names, plan = trace, compiled, names, compiled.plan
+        self.work = sum(m.out * m.width for m in plan.matrices)
+        self.index = {name: 3 + i for i, name in enumerate(compiled.program.arrays["forward"])}
+        count = range(len(plan.state_widths))
+        wanted = ["step0", *(f"init{i}" for i in count), *(f"last{i}" for i in count), "y"]
+        self.targets = (ctypes.c_longlong * (1 + len(wanted)))(
+            len(wanted), *(self.index[name] for name in wanted)
+        )
+
+    def reads(self, params: Sequence[Tensor]) -> list[Tensor] | None:
+        """The parameters that `pack` reads: matrices are copied, and of vectors their places.
+
+        None where it reads something else, which torch makes of the parameters: a product of two of them, one with gaps in
+        memory made contiguous, or a tensor that is no parameter.
+        """
+        by_name = dict(zip(self.names, params, strict=True))
+        known = [k for k, _, _ in self.trace.matrices] + [k for k, _ in self.trace.vectors]
+        names = {self.trace.preparations[k.index].name for k in known}
+        found = [by_name[name] for name in names if name is not None]
+        return found if len(found) == len(names) and all(p.is_contiguous() for p in found) else None
+
+    def pack(self, params: Sequence[Tensor], alone: bool) -> Packed:
+        """``params``: the function's parameters in the order of ``names``; ``alone``: for one row at a time."""
+        matrices, vectors = self.trace.boundary(dict(zip(self.names, params, strict=True)))
+        stacked = [
+            torch.cat([matrices[k] for k in m.parts]) if len(m.parts) > 1 else matrices[m.parts[0]]
+            for m in self.compiled.plan.matrices
+        ]
+        self.compiled.check([*stacked, *vectors], stacked, vectors)
+        made = {f"m{i}": self.compiled.pack(w.detach(), row=alone) for i, w in enumerate(stacked)}
+        flat = {f"vector{i}": v.detach().contiguous() for i, v in enumerate(vectors)}
+        template = [0] * (3 + len(self.index))
+        template[2] = self.compiled.constants.data_ptr()
+        for name, tensor in (made | flat).items():
+            if name in self.index:
+                template[self.index[name]] = address_of(tensor)
+        # A view of a parameter would be one more reference to its memory: see `Snapshot`.
+        own = {p.untyped_storage()._cdata for p in params}
+        kept = [v for v in flat.values() if v.untyped_storage()._cdata not in own]
+        return Packed(template, [*made.values(), *kept])
+
+    def call(self, packed: Packed, batch: int) -> StepCall:
+        """A call for ``batch`` rows; for one row the weights must have been packed for one."""
+        rows = torch.stack((torch.arange(batch), torch.ones(batch, dtype=torch.int64)))
+        threads = 1 if batch * self.work < _THREADED else min(torch.get_num_threads(), -(-batch // 8))
+        sizes = self.compiled.program.sizes
+        numbers = (ctypes.c_longlong * (4 + len(sizes)))(1, batch, 0, max(1, threads), *sizes)
+        pointers = (ctypes.c_void_p * len(packed.template))(*packed.template)
+        pointers[0], pointers[1] = rows.data_ptr(), rows.data_ptr() + 8 * batch
+        parts = (numbers, pointers, self.targets)
+        block = (ctypes.c_uint64 * (FIRST + self.targets[0]))(*(ctypes.addressof(part) for part in parts))
+        function = getattr(self.compiled.steps, "step_row" if batch == 1 else "step")
+        return StepCall(function, block, (rows, packed.tensors, *parts))

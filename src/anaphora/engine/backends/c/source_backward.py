@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anaphora.engine.backends.c.frame import Function, copy, laid_out, leaf_pointers, opening
+from anaphora.engine.backends.c.frame import (
+    Function,
+    Product,
+    Store,
+    Tables,
+    copy,
+    laid_out,
+    leaf_pointers,
+    opening,
+)
 from anaphora.engine.backends.c.step_code import StepCode
-from anaphora.engine.backends.c.tables import Product, Store, Tables
 from anaphora.engine.graph import Node, ancestors
 from anaphora.engine.plan import Plan, backward_roots
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anaphora.engine.backends.c.tables import Product, Store, Tables
+from anaphora.engine.backends.c.frame import Product, Store, Tables
 from anaphora.engine.backends.expressions import expression, name_of, reductions
 from anaphora.engine.graph import REDUCTIONS, Node, parts_of
 from anaphora.engine.ops import COSTLY

@@ -17,14 +17,20 @@ from torch import Tensor
 from anaphora.engine.arguments import Arguments, Call
 from anaphora.engine.backends.base import States
 from anaphora.engine.backends.persistent.columns import Columns
-from anaphora.engine.backends.persistent.launch import Arrays, Pass
-from anaphora.engine.backends.persistent.layout import Gradient, Layout, pack_depth, pack_rows, unpack_rows
-from anaphora.engine.backends.persistent.program import Programs
-from anaphora.engine.backends.torch_ops.interpret import Evaluator, leaves
+from anaphora.engine.backends.persistent.launch import (
+    Arrays,
+    Gradient,
+    Layout,
+    Pass,
+    Programs,
+    pack_depth,
+    pack_rows,
+    unpack_rows,
+)
+from anaphora.engine.backends.torch_ops.passes import Evaluator, leaves
 from anaphora.engine.graph import Node
-from anaphora.engine.order import transposed
 from anaphora.engine.precision import recurrent_precision
-from anaphora.engine.ragged import longest_first, transposed_rows
+from anaphora.engine.ragged import longest_first, transposed, transposed_rows
 from anaphora.native.cuda import check_report
 
 

@@ -6,10 +6,9 @@ published first, and whatever can be computed meanwhile is; what is stored for l
 
 from __future__ import annotations
 
-from anaphora.engine.backends.persistent.body import Body, Reads
+from anaphora.engine.backends.persistent.body import Body, Reads, Reductions
 from anaphora.engine.backends.persistent.clusters import NOTHING_NEAR, nearby
 from anaphora.engine.backends.persistent.columns import Exchange, Key, Program
-from anaphora.engine.backends.persistent.reductions import Reductions
 from anaphora.engine.backends.persistent.tiling import ProductTiling, Tiling
 
 # Registers up to which all that can be computed before an exchange is, since the time until it arrives is spent

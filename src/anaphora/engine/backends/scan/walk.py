@@ -16,7 +16,7 @@ from torch import Tensor
 from anaphora.engine.arguments import Arguments
 from anaphora.engine.backends.base import Result, States
 from anaphora.engine.backends.reference import live_rows, reverse_rows
-from anaphora.engine.backends.torch_ops.interpret import Evaluator
+from anaphora.engine.backends.torch_ops.passes import Evaluator
 from anaphora.engine.graph import Node
 from anaphora.engine.plan import Plan
 from anaphora.engine.units import Columns, Unit, cut_units, reduces

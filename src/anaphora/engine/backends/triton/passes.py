@@ -1,31 +1,85 @@
-"""A plan over time by generated kernels: the two passes, without autograd's part in them.
-
-Time comes first inside. The backward direction of a layer runs over the same arrays from the last step to the first, so
-nothing is reversed; rows that have ended (or not begun) keep their state.
-"""
+"""The entry of the Triton backend: kernels generated for the plan, a few per step, captured and replayed as CUDA graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from anaphora.engine.arguments import Arguments, Call
-from anaphora.engine.backends.base import States
+from anaphora.engine.backends.base import BackendName, Case, Job, LayerRun, Result, States, no_plan
+from anaphora.engine.backends.cuda_graph import run_captured
 from anaphora.engine.backends.torch_ops.passes import Kept, Passes, gradients_after, real_steps, values_ahead
 from anaphora.engine.backends.triton.source import Part, Program, generate_pass
-from anaphora.engine.backends.triton.stages import backward_stages, forward_stages
-from anaphora.engine.backends.triton.tiles import row_tile, shares, tile
-from anaphora.engine.backends.triton.writer import KEPT, number_of
+from anaphora.engine.backends.triton.writer import (
+    KEPT,
+    CannotGenerate,
+    backward_stages,
+    forward_stages,
+    number_of,
+)
 from anaphora.engine.graph import Node, until
-from anaphora.engine.order import transposed
-from anaphora.engine.plan import Plan
+from anaphora.engine.plan import Plan, backward_schedule
 from anaphora.engine.precision import recurrent_precision
-from anaphora.engine.ragged import transposed_rows
-from anaphora.engine.schedule import backward_schedule
+from anaphora.engine.ragged import transposed, transposed_rows
 from anaphora.native.cache import module_of
+from anaphora.native.following import needs_gradient
 
+name: BackendName = "triton"
+about = "kernels generated for the cell, a few per step, captured as a CUDA graph"
+planned = True
+OLDEST = (7, 0)  # compute capability Triton makes kernels for
+
+
+def why_not(case: Case) -> str | None:
+    """Why these kernels cannot serve; None when they can."""
+    if case.device.type != "cuda":
+        return "the tensors are not on an NVIDIA GPU"
+    reason = no_plan(case)
+    if reason is not None or case.plan is None:
+        return reason
+    if case.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return f"Triton's kernels are not made for {case.dtype}"
+    if not installed():
+        return "Triton is not installed"
+    if torch.cuda.get_device_capability(case.device) < OLDEST:
+        return "the GPU is older than those Triton makes kernels for"
+    try:
+        programs(case.plan)
+    except CannotGenerate as found:
+        return f"the step has {found}"
+    return None
+
+
+def run(job: Job) -> Result:
+    """Run a plan by generated kernels; a shape that is not captured yet is left to the stand-in."""
+    return run_captured(
+        *job.plan_and_tensors(), job.run.lengths, job.run.reverse, GENERATED_PASSES, job.stand_in
+    )
+
+
+def compiled_before(plan: Plan, run: LayerRun) -> bool:
+    """Whether the kernels have run for such tensors, so that nothing has to be compiled."""
+    tensors = (*run.steps, *run.rows, *run.initial, *(run.params or {}).values())
+    grad = needs_gradient(*tensors)
+    return ran_before(plan, run.steps[0].dtype, run.lengths is not None, grad)
+
+
+@cache
+def installed() -> bool:
+    """Whether Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+# ----------------------------------------------------------------------
+# A plan over time by generated kernels: the two passes, without autograd's part in them.
+#
+# Time comes first inside. The backward direction of a layer runs over the same arrays from the last step to the first, so
+# nothing is reversed; rows that have ended (or not begun) keep their state.
 Arrays = dict[str, Tensor]
 
 
@@ -247,3 +301,48 @@ class _Loop:
 
 
 GENERATED_PASSES = Passes(forward_pass, backward_pass)
+
+
+# ---------------------------------------------------------------------- how much of a step one program of a kernel computes
+class Tile(NamedTuple):
+    """Rows, columns and warps."""
+
+    rows: int
+    columns: int
+    warps: int
+
+    def grid(self, batch: int, hidden: int) -> tuple[int, int]:
+        return -(-hidden // self.columns), -(-batch // self.rows)
+
+
+def power(least: int) -> int:
+    """The power of two not below ``least``."""
+    return 1 << max(0, least - 1).bit_length()
+
+
+def tile(batch: int, hidden: int) -> Tile:
+    """Kernels that compute columns: about a thousand values a program."""
+    columns = min(power(hidden), 256)
+    return Tile(max(1, min(1024 // columns, power(batch))), columns, 4)
+
+
+def row_tile(hidden: int) -> Tile:
+    """Kernels that sum over whole rows."""
+    columns = power(hidden)
+    return Tile(max(1, 512 // columns), columns, 8 if columns > 2048 else 4)
+
+
+SMS = 132  # of the GPUs this was measured on
+
+
+def shares(batch: int, depth: int, width: int) -> int:
+    """Into how many a product ``(batch, depth) · (depth, width)`` is cut along its depth.
+
+    Few results keep few SMs busy, so the library would cut it anyway and add the shares up in another kernel;
+    what reads the product can do that for nothing.
+    """
+    blocks = -(-batch // 128) * -(-width // 64)
+    found = 1
+    while found < 4 and 2 * found * blocks <= SMS and depth % (2 * found) == 0 and depth >= 2048 * found:
+        found *= 2
+    return found

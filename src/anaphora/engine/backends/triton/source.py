@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anaphora.engine.backends.triton.stages import Item, Pass
 from anaphora.engine.backends.triton.writer import (
     EARLIER,
     KEPT,
     NOW,
+    Item,
     Kernel,
+    Pass,
     When,
     name_of,
     number_of,

@@ -1,1 +1,0 @@
-"""The passes of a plan captured as CUDA graphs and replayed."""
