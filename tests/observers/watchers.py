@@ -7,11 +7,11 @@ the same whether ``run`` is the fast path or PyTorch's own operations.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -60,12 +60,18 @@ def learns(block: Block) -> bool:
     return block.learns
 
 
+@functools.lru_cache(64)
+def example(block: Block) -> nn.Module:
+    """A module of the block, to be looked at."""
+    return block.make()
+
+
 def weighted(block: Block) -> bool:
-    return bool(_weights(block.make()))
+    return bool(_weights(example(block)))
 
 
 def with_parts(block: Block) -> bool:
-    return block.parts and bool(inner(block.make()))
+    return block.parts and bool(inner(example(block)))
 
 
 def inner(module: nn.Module) -> dict[str, nn.Module]:
@@ -147,19 +153,19 @@ def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> 
 @watcher("func.jvp")
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     with torch.no_grad():
-        return list(torch.func.jvp(partial(run, module), inputs, tuple(tangents(inputs))))
+        return list(torch.func.jvp(functools.partial(run, module), inputs, tuple(tangents(inputs))))
 
 
 @watcher("func.vjp", fits=learns)
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
-    y, back = torch.func.vjp(partial(run, module), *inputs)
+    y, back = torch.func.vjp(functools.partial(run, module), *inputs)
     return [y, *back(tangents([y])[0])]
 
 
 @watcher("func.vmap", fits=lambda block: not block.fixed)
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     with torch.no_grad():
-        return [torch.func.vmap(partial(run, module))(*(torch.stack((x, 2 * x)) for x in inputs))]
+        return [torch.func.vmap(functools.partial(run, module))(*(torch.stack((x, 2 * x)) for x in inputs))]
 
 
 @watcher("func.grad of weights", fits=lambda block: block.learns and weighted(block))
@@ -200,7 +206,7 @@ def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> 
 @watcher("make_fx", fits=lambda block: not block.fixed)
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     with torch.no_grad():
-        program = make_fx(partial(run, module))(*inputs)
+        program = make_fx(functools.partial(run, module))(*inputs)
         return [program(*(0.5 * x for x in inputs))]
 
 
@@ -287,7 +293,10 @@ def _kept(*_: Any, **__: Any) -> Any:
 @watcher("checkpoint", fits=learns)
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     found: Seen = []
-    for more in ({}, {"context_fn": partial(checkpoint.create_selective_checkpoint_contexts, _kept)}):
+    for more in (
+        {},
+        {"context_fn": functools.partial(checkpoint.create_selective_checkpoint_contexts, _kept)},
+    ):
 
         def again(own: nn.Module, *given: Tensor, more: Any = more) -> Tensor:
             return checkpoint.checkpoint(run, own, *given, use_reentrant=False, **more)
@@ -296,7 +305,9 @@ def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> 
     return found
 
 
-@watcher("recomputed blocks", fits=lambda block: any(isinstance(m, STACKED) for m in block.make().modules()))
+@watcher(
+    "recomputed blocks", fits=lambda block: any(isinstance(m, STACKED) for m in example(block).modules())
+)
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     recompute(module)
     return results(block, module, run, inputs)
@@ -384,7 +395,8 @@ def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> 
 
 
 @watcher(
-    "dropout of evaluation", fits=lambda block: any(isinstance(m, nn.Dropout) for m in block.make().modules())
+    "dropout of evaluation",
+    fits=lambda block: any(isinstance(m, nn.Dropout) for m in example(block).modules()),
 )
 def _(block: Block, module: nn.Module, run: Run, inputs: tuple[Tensor, ...]) -> Seen:
     for part in module.modules():
