@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import anaphora as an
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import AnaphoraError
 
 ASKED = 200

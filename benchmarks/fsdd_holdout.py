@@ -18,7 +18,7 @@ from typing import Any
 
 import anaphora as an
 import fsdd_strings as fsdd
-from anaphora.data.pooled import random_of
+from anaphora.data.batches.pooled import random_of
 
 Pairs = list[tuple[tuple[Any, int], str]]
 

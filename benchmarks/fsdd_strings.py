@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.batches.pooled import random_of
 from anaphora.data.corpora.sound_corpus import write_wav
-from anaphora.data.pooled import random_of
 
 RATE = 8000
 DEV_BELOW = 9

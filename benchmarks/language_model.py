@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.data.text_stream import StreamBatch
+from anaphora.data.batches.stream import StreamBatch
 from anaphora.tasks.language.build import build_language
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.tasks.registry import TASKS, resolve

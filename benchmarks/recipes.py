@@ -165,7 +165,7 @@ def rows_of(trial: Trial) -> list[Any]:
     rows = [*train.read(range(len(train))), *([] if embedded else dev.read(range(len(dev))))]
     random.Random(ORDER).shuffle(rows)
     if trial.task == "tag" and isinstance(rows[0][0], str):  # as they are written, with tabs between words
-        from anaphora.data.conll_sentences import words_of
+        from anaphora.data.sources.conll import words_of
 
         rows = [(words_of(words), words_of(tags)) for words, tags in rows]
     return rows[: trial.data.get("rows")]

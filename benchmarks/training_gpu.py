@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.batching import PairBatch, ordered_batches
-from anaphora.data.text_stream import StreamBatch
+from anaphora.data.batches.pairs import PairBatch, ordered_batches
+from anaphora.data.batches.stream import StreamBatch
 from anaphora.engine.backends.base import BackendName
 from anaphora.engine.dispatch import force
 from anaphora.tasks.language.build import build_language

@@ -12,7 +12,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 import anaphora as an
 from anaphora.data.symbols import SPELLINGS, UNK
-from anaphora.data.tokenizers_own import CutTokenizer, EngineTokenizer
+from anaphora.data.tokenizers.own import CutTokenizer, EngineTokenizer
 from anaphora.errors import DataError, RunError, SettingsError
 
 TEXTS = ["a good film", "a bad film", "so good", "so bad"]

@@ -145,7 +145,7 @@ PLANTED = {
     "another digest of the files of data": (
         "classify-text-transformer-number",
         "fit differs first in run > config.json > data",
-        *("data/lines.py", r"file\.digest = hashlib\.sha256\(\)", 'file.digest = hashlib.sha256(b"salt")'),
+        *("data/files.py", r"file\.digest = hashlib\.sha256\(\)", 'file.digest = hashlib.sha256(b"salt")'),
     ),
     "a threshold chosen by fewer labels": (
         "classify-text-conv-classes",

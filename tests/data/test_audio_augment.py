@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from anaphora.data.audio.augment import SpecAugment, noise, speed
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.warping import warp
-from anaphora.data.pooled import random_of
+from anaphora.data.batches.pooled import random_of
 from anaphora.errors import DataError
 
 

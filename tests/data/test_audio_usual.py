@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anaphora.data.audio.usual import WEIGHT, Usual, levelled
+from anaphora.data.audio.preprocessing import WEIGHT, Usual, levelled
 
 
 def frames(count, seed=0, shift=0.0):

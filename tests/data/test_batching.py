@@ -12,8 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data import batching
-from anaphora.data.batching import PairBatch, PairBatches, cut_by_size, ordered_batches
+from anaphora.data.batches import pairs as batching
+from anaphora.data.batches.pairs import PairBatch, PairBatches, cut_by_size, ordered_batches
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import DataError

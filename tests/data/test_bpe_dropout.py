@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.batching import PairBatches
+from anaphora.data.batches.pairs import PairBatches
 from anaphora.data.bpe_dropout import Recutting
 from anaphora.data.sources.opening import open_source
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer

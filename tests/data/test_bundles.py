@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.asked import asked_batches
-from anaphora.data.bundles import are_bundles, without_tags
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-from anaphora.data.tokenizers_own import read_own_tokenizer
+from anaphora.data.tokenizers.own import read_own_tokenizer
+from anaphora.data.tokenizers.vocabularies import are_bundles, without_tags
 from anaphora.errors import DataError
 
 ROWS = [

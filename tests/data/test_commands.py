@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anaphora.data.corpora import generate
-from anaphora.data.corpora.commands import COUNTS, LONGEST, clause
+from anaphora.data.corpora.sentences import COUNTS, LONGEST, clause
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.conll import Columns, form_of
-from anaphora.data.conll_sentences import (
+from anaphora.data.sources.conll import (
+    Columns,
+    form_of,
     open_sentences,
     words_of,
 )
 from anaphora.data.sources.report import reported
+from anaphora.data.sources.tagged import TAGGED_READER
 from anaphora.data.split import Split
-from anaphora.data.tagged import TAGGED_READER
 from anaphora.errors import DataError
 
 CONLLU = """\

@@ -10,10 +10,9 @@ import re
 
 import pytest
 
-from anaphora.data.corpora import CORPORA, SPLITS, Corpus, dates, find, generate
-from anaphora.data.corpora.numbers_english import english
-from anaphora.data.corpora.numbers_french import french
-from anaphora.data.corpora.numbers_german import german
+from anaphora.data.corpora import CORPORA, SPLITS, Corpus, find, generate
+from anaphora.data.corpora import sentences as dates
+from anaphora.data.corpora.numbers import english, french, german
 from anaphora.errors import DataError
 
 ENGLISH = {

@@ -8,7 +8,7 @@ import pytest
 
 from anaphora.data.asked import asked_batches
 from anaphora.data.series_csv import read_table, table_at
-from anaphora.data.sources.heading import known_names, like_data, like_names
+from anaphora.data.sources.formats.comma import known_names, like_data, like_names
 from anaphora.data.sources.opening import open_source
 from anaphora.errors import DataError
 

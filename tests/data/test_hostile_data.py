@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anaphora.data.labelled import open_labelled
 from anaphora.data.series_readers import open_series
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.sources.opening import open_source
 from anaphora.errors import DataError
 
@@ -27,11 +27,11 @@ CHILD = f"""
 import json, resource, sys
 import numpy as np, soundfile, torch, PIL.Image
 from anaphora.data.audio.files import read_audio
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.pictures import read_picture
 from anaphora.data.sources.opening import open_source
 from anaphora.data.series_readers import open_series
-from anaphora.data.text_readers import open_text
+from anaphora.data.text import open_text
 from anaphora.errors import AnaphoraError
 torch.set_num_threads(1)
 readers = {{

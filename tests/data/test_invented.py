@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import anaphora as an
-from anaphora.data import batching
-from anaphora.data.batching import PairBatches
-from anaphora.data.invented import KEPT, Inventing, common
-from anaphora.data.sending import Ragged
+from anaphora.data.batches import pairs as batching
+from anaphora.data.batches.padded import Ragged
+from anaphora.data.batches.pairs import KEPT, Inventing, PairBatches, common
 from anaphora.data.sources.opening import open_source
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.errors import DataError, SettingsError

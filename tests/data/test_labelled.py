@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from data_folders import text_folder
 
+from anaphora.data.batches.padded import LabelledBatch, labelled_batches
 from anaphora.data.corpora import CORPORA
-from anaphora.data.corpora.brackets import balanced
-from anaphora.data.corpora.reviews import BAD, GOOD
-from anaphora.data.labelled import LABELLED_READER, open_labelled
-from anaphora.data.labelled_batches import LabelledBatch, labelled_batches
+from anaphora.data.corpora.algorithms import balanced
+from anaphora.data.corpora.sentences import BAD, GOOD
 from anaphora.data.labelled_targets import UNKNOWN, Targets
+from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
 from anaphora.data.split import Split
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anaphora.data.corpora import CORPORA
-from anaphora.data.labelled import LABELLED_READER, open_labelled
+from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
 from anaphora.data.split import Split
 
 NUMERALS = CORPORA["numerals"]

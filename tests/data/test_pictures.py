@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anaphora.data import pictures
+from anaphora.data.batches.padded import Augmentation, _shifted
 from anaphora.data.pictures import GREY, as_picture, read_picture
-from anaphora.data.pictures_augment import Augmentation, _shifted
 from anaphora.errors import DataError
 
 Image = pytest.importorskip("PIL.Image")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures import PictureList
 from anaphora.data.pictures_readers import PICTURE_READER, open_pictures
 from anaphora.data.split import Split
 from anaphora.errors import DataError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anaphora.data.rare_words import with_unknown
+from anaphora.data.tokenizers.vocabularies import with_unknown
 
 TEXT = np.array([4, 5, 4, 6, 7, 4, 8, 9], dtype=np.uint16)  # 5, 6, 7, 8 and 9 occur once
 

@@ -14,7 +14,7 @@ from reader_forms import FORMS, PAIRS, Form, as_csv, as_jsonl, as_tsv
 
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.data.vocabularies import single_spaced
+from anaphora.data.tokenizers.vocabularies import single_spaced
 from anaphora.errors import DataError
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reader_forms import as_csv, as_jsonl, as_parallel, as_tsv
 
-from anaphora.data import files, lines
+from anaphora.data import files
 from anaphora.data.sources.opening import open_source
 from anaphora.errors import DataError
 
@@ -173,9 +173,8 @@ def test_a_file_changed_while_in_use(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "CHUNK", 7)
-    monkeypatch.setattr(lines, "LONGEST_ROW", 20)
-    assert files.CHUNK > 7
+    monkeypatch.setattr(files, "CHUNK", 7)
+    monkeypatch.setattr(files, "LONGEST_ROW", 20)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -198,7 +197,7 @@ TEXT = st.text(
 def test_where_chunks_end_does_not_matter(pairs: list[tuple[str, str]]) -> None:
     """Chunks of 7 bytes cut rows and characters everywhere; the same rows must come out."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(lines, "CHUNK", 7)
+        patch.setattr(files, "CHUNK", 7)
         for form in (as_tsv, as_jsonl, as_parallel, as_csv):
             assert list(open_source(form(Path(folder), pairs))) == pairs  # type: ignore[arg-type]
 

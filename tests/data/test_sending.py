@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.data.batching import PairBatch
-from anaphora.data.sending import Ragged, Sending, padded
+from anaphora.data.batches.padded import Ragged, Sending, padded
+from anaphora.data.batches.pairs import PairBatch
+from anaphora.data.batches.stream import LineBatch
 from anaphora.data.symbols import BOS, EOS, PAD
-from anaphora.data.text_lines import LineBatch
 
 rows_of_symbols = st.lists(st.lists(st.integers(4, 40_000), max_size=9), max_size=7)
 

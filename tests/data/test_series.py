@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from anaphora.data.corpora.waves import CORPUS
+from anaphora.data.corpora.signals import WAVES as CORPUS
 from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.series_scale import Columns, infer_period

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from anaphora.data.corpora import SPLITS
-from anaphora.data.corpora.shapes import CORPUS, Scene
-from anaphora.data.corpora.shapes_drawing import COLOURS, NOISE
-from anaphora.data.png import png_bytes
+from anaphora.data.corpora.shapes import COLOURS, CORPUS, NOISE, Scene
+from anaphora.data.pictures import png_bytes
 
 
 def named(caption: str) -> frozenset[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anaphora.data.audio.edges import edged, margin_of, quiet
 from anaphora.data.audio.frames import make_features
+from anaphora.data.audio.preprocessing import edged, margin_of, quiet
 from anaphora.data.audio.recordings import frames_of
 from anaphora.data.audio.warping import bend
 from anaphora.errors import SettingsError

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.asked import asked_batches
-from anaphora.data.labelled import LABELLED_READER, open_labelled
 from anaphora.data.sources import formats
+from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
 from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
@@ -212,7 +212,7 @@ def test_a_new_format_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_stream_without_end_is_an_error_and_no_long_wait(monkeypatch, tmp_path):
-    monkeypatch.setattr("anaphora.data.sources.indexed.MOST_ROWS", 50)
+    monkeypatch.setattr("anaphora.data.sources.opening.MOST_ROWS", 50)
     endless = ((f"a {i}", f"b {i}") for i in itertools.count())
     with pytest.raises(DataError, match=r"gave 50 rows and has not ended; give a part .* itertools\.islice"):
         open_source(endless, spill=tmp_path)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anaphora.data.labelled import LABELLED_READER
-from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
-from anaphora.data.labelled_rows import Input
+from anaphora.data.batches.padded import ReadBatches, labelled_batches, labels_of
+from anaphora.data.batches.pooled import Input
+from anaphora.data.sources.labelled import LABELLED_READER
 from anaphora.data.sources.opening import ROW_READER
 from anaphora.data.split import Split
 from anaphora.data.table import Table

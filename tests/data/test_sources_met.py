@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anaphora.data.labelled import LABELLED_READER
-from anaphora.data.sources import met
+from anaphora.data.sources import report as met
+from anaphora.data.sources.labelled import LABELLED_READER
 from anaphora.data.sources.opening import ROW_READER
 from anaphora.data.sources.report import reported
 from anaphora.data.split import Split

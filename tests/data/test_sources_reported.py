@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anaphora.data.asked import asked_batches
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.report import reported
 from anaphora.data.split import Split, split

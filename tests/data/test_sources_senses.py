@@ -15,8 +15,8 @@ from anaphora.data.asked import list_lines
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.recordings_readers import RECORDING_READER, open_recordings
 from anaphora.data.corpora.sound_corpus import write_wav
-from anaphora.data.labelled import open_labelled
 from anaphora.data.pictures_readers import PICTURE_READER, open_pictures
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, SPOKEN
 from anaphora.data.split import Split
 from anaphora.errors import DataError

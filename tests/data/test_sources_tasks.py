@@ -12,13 +12,13 @@ import torch
 
 import anaphora as an
 from anaphora.cli.answering import respond
-from anaphora.data.conll_sentences import open_sentences
-from anaphora.data.labelled import open_labelled
 from anaphora.data.series_readers import SERIES_READER, open_series
+from anaphora.data.sources.conll import open_sentences
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.sources.objects import XY
+from anaphora.data.sources.tagged import TAGGED_READER
 from anaphora.data.split import Split, held_count
-from anaphora.data.tagged import TAGGED_READER
-from anaphora.data.text_readers import TEXT_READER, open_text
+from anaphora.data.text import TEXT_READER, open_text
 from anaphora.errors import DataError
 from anaphora.tasks.registry import TASKS
 

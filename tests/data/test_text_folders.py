@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from data_folders import text_folder
 
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.data.sources.report import reported
 from anaphora.errors import DataError
 

@@ -11,12 +11,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anaphora.data import text as text_module
-from anaphora.data import text_stream
-from anaphora.data.corpora import CORPORA, SPLITS, python_source
+from anaphora.data.batches import stream as text_stream
+from anaphora.data.batches.stream import (
+    LineBatches,
+    StreamBatches,
+    WindowBatches,
+    encode_lines,
+    encode_stream,
+)
+from anaphora.data.corpora import CORPORA, SPLITS
+from anaphora.data.corpora import corpus as python_source
 from anaphora.data.split import Split, split
-from anaphora.data.text_lines import LineBatches, encode_lines
-from anaphora.data.text_readers import TEXT_READER, open_text
-from anaphora.data.text_stream import StreamBatches, WindowBatches, encode_stream
+from anaphora.data.text import TEXT_READER, open_text
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anaphora.data.batches.pooled import by_windows
 from anaphora.data.symbols import PAD
-from anaphora.data.text_windows import by_windows
 
 
 @pytest.mark.parametrize("context", [1, 2, 5, 8])

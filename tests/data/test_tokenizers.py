@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-from anaphora.data.vocabularies import single_spaced
+from anaphora.data.tokenizers.vocabularies import single_spaced
 from anaphora.errors import DataError
 
 TOY = ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3

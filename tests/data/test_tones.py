@@ -11,10 +11,10 @@ import torch
 
 from anaphora.cli import main
 from anaphora.data.audio.features import LogMel
+from anaphora.data.batches.pooled import random_of
 from anaphora.data.corpora.sound_corpus import SPEAKERS
 from anaphora.data.corpora.tones import CORPUS, LEXICON
 from anaphora.data.corpora.tones_voice import PHONES, RATE, say, speaker
-from anaphora.data.pooled import random_of
 from anaphora.tasks.transcribe.metrics import error_rates
 
 VARIANT = CORPUS.default_variant

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import anaphora as an
-from anaphora.data.labelled import open_labelled
-from anaphora.data.vectors_ts import is_ts, read_ts
+from anaphora.data.sources.arrays import is_ts, read_ts
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import DataError
 
 HEAD = """# a remark

@@ -12,7 +12,7 @@ from export_cases import scan_by_hand
 from onnx_cases import exported
 
 import anaphora as an
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.models.classical.rocket import RocketGraph
 
 

@@ -32,13 +32,13 @@ AROUND = {
     "data/sources/formats/columnar.py": {".ParquetFile()"},
     "foreign/weights.py": {"torch.load", "zipfile.ZipFile"},
     # of nameless files and arrays that the program itself has just written
-    "data/text_stream.py": {"np.memmap"},
+    "data/batches/stream.py": {"np.memmap"},
     "models/classical/ngram/counts.py": {"np.memmap"},
     "models/embeddings/glove.py": {"np.memmap"},
-    "data/vocabularies.py": {"json.loads"},
+    "data/tokenizers/vocabularies.py": {"json.loads"},
     "data/bpe_dropout.py": {"json.loads"},
     "learn/pictures.py": {".read_text()"},
-    "data/tokenizers.py": {"json.loads"},
+    "data/tokenizers/__init__.py": {"json.loads"},
     "training/state.py": {"json.loads"},
     "training/launch.py": {"json.loads"},  # what another process of the job kept in torchrun's store
     "training/learner.py": {"json.loads"},

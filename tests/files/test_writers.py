@@ -57,7 +57,7 @@ ALLOWED = {
     # the cache of kernels, which only this user can write: it looks at the owner and the mode of every folder
     "models/classical/ngram/counts.py": {"memmap"},
     "models/embeddings/glove.py": {"tofile"},
-    "data/spilling.py": {"savez"},
+    "data/files.py": {"savez"},
     "data/corpora/sound_corpus.py": {"open"},
     "models/embeddings/formats.py": {"GzipFile"},
     "studio/starting.py": {"fdopen"},
@@ -372,7 +372,7 @@ def sounds(folder: Path) -> None:
 
 
 def spilled(folder: Path) -> None:
-    from anaphora.data.spilling import save_arrays
+    from anaphora.data.files import save_arrays
 
     save_arrays(folder / "rows.npz", x=np.zeros(2))
 

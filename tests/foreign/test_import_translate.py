@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.numbering import Numbering
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.tasks.translate.inference import search_outputs
 
 transformers = pytest.importorskip("transformers")

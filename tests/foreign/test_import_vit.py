@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.resampling import resized
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside

@@ -13,7 +13,7 @@ from foreign_folders import changed
 from safetensors.torch import load_file, save_file
 
 import anaphora as an
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside
 from anaphora.nn.attention import MultiHead

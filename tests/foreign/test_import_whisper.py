@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import anaphora as an
-from anaphora.data.audio.mel import WhisperMel
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.audio.preprocessing import WhisperMel
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.symbols import BOS
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside

@@ -14,10 +14,9 @@ import torch
 from foreign_pairs import MODELS
 
 import anaphora as an
-from anaphora.data.numbering import Numbering
-from anaphora.data.sentencepiece import SentencePieces
-from anaphora.data.tokenizers_own import read_own_tokenizer
-from anaphora.data.tokenizers_pieces import PieceTokenizer
+from anaphora.data.tokenizers.own import read_own_tokenizer
+from anaphora.data.tokenizers.pieces import PieceTokenizer, SentencePieces
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import AnaphoraError, DataError
 
 LINES = [

@@ -64,11 +64,11 @@ def text(reader: Callable[[str], Any]) -> Reader:
 
 def tables() -> dict[str, Target]:
     """Texts in lines, rows and columns."""
-    from anaphora.data.conll_sentences import open_sentences
-    from anaphora.data.labelled import open_labelled
+    from anaphora.data.sources.conll import open_sentences
+    from anaphora.data.sources.labelled import open_labelled
     from anaphora.data.sources.opening import open_source
     from anaphora.data.streams import line_batches
-    from anaphora.data.text_readers import open_text
+    from anaphora.data.text import open_text
     from anaphora.files import parse_json
     from anaphora.settings.files import read_toml
 
@@ -97,10 +97,10 @@ def tables() -> dict[str, Target]:
 
 def arrays() -> dict[str, Target]:
     """Numbers."""
-    from anaphora.data.labelled import open_labelled
     from anaphora.data.series_readers import open_series
     from anaphora.data.series_scale import Columns
-    from anaphora.data.vectors_files import read_array
+    from anaphora.data.sources.arrays import read_array
+    from anaphora.data.sources.labelled import open_labelled
     from anaphora.errors import RunError
 
     def columns(path: Path) -> Any:
@@ -371,12 +371,12 @@ def exports() -> dict[str, Target]:
         return read_folder(place)
 
     def library_tokenizer(given: str) -> Any:
-        from anaphora.data.tokenizers_own import engine_of
+        from anaphora.data.tokenizers.own import engine_of
 
         return engine_of(given, "tokenizer")
 
     def own_tokenizer(given: str) -> Any:
-        from anaphora.data.tokenizers_own import read_own_tokenizer
+        from anaphora.data.tokenizers.own import read_own_tokenizer
 
         return read_own_tokenizer(given, "", trust=False)
 

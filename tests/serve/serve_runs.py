@@ -17,7 +17,7 @@ import numpy as np
 
 import anaphora as an
 import own_loop
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 
 HOST = "127.0.0.1:8000"
 NETWORK = {"steps": 4, "valid_every": 1000, "save_every": 1000, "device": "cpu", "hidden": 8, "dropout": 0.0}

@@ -12,8 +12,7 @@ import torch
 
 import anaphora as an
 import own_loop
-from anaphora.data.audio.resample import resample
-from anaphora.data.audio.resample_stream import ResampleStream
+from anaphora.data.audio.resample import ResampleStream, resample
 from anaphora.serving.batching import Turns
 from anaphora.serving.limits import Ledger, Limits
 from anaphora.tasks.transcribe.inference.again import HearingAgain

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import anaphora as an
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 
 SIZE = 16
 SETTINGS: dict[str, Any] = {

@@ -10,7 +10,7 @@ import anaphora as an
 from anaphora.cli.answering import respond
 from anaphora.data.corpora import CORPORA
 from anaphora.data.corpora.shapes import dialogue
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 from anaphora.errors import DataError
 from anaphora.tasks.answer.inference import spoken
 

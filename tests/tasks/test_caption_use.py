@@ -14,7 +14,7 @@ from tasks_tiny import is_one_sentence
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.pictures_augment import Augmentation
+from anaphora.data.batches.padded import Augmentation
 from anaphora.data.pictures_readers import open_pictures
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.attention import Hard

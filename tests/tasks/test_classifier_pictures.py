@@ -13,7 +13,7 @@ from classify_tiny import PICTURES, bars, settings, texts, tiny
 import anaphora as an
 from anaphora.cli import main
 from anaphora.cli.answering import respond
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.windows import Looks
 from anaphora.tasks.classify.objective import choice_loss, mistakes

@@ -11,8 +11,7 @@ from classify_tiny import waves
 from embed_tiny import PRESETS, pairs, tiny
 
 import anaphora as an
-from anaphora.data.alike import AlikeBatch, cropped
-from anaphora.data.alike_lookups import Lookups
+from anaphora.data.alike import AlikeBatch, Lookups, cropped
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.embeddings.vectors import neighbours, spherical_kmeans, unit
 from anaphora.nn.contrastive import contrastive_losses, similarities

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.data.pooled import HeldBatches
+from anaphora.data.batches.pooled import HeldBatches
+from anaphora.data.batches.stream import StreamBatches, WindowBatches
 from anaphora.data.sources.report import reported
-from anaphora.data.text_stream import StreamBatches, WindowBatches
 from anaphora.errors import SettingsError
 from anaphora.settings import TrainingSettings
 from anaphora.tasks.info import TaskInfo

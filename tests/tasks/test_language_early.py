@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import anaphora as an
-from anaphora.data.text_stream import StreamBatch
+from anaphora.data.batches.stream import StreamBatch
 from anaphora.nn import embedding
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.training.journal import read_journal

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import anaphora as an
-from anaphora.data.text_stream import StreamBatch
+from anaphora.data.batches.stream import StreamBatch
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.tasks.language.objective import LanguageObjective

@@ -15,8 +15,8 @@ from tasks_command import end_state, finish, kill, lines, setting_words, start, 
 from tasks_tiny import is_one_sentence
 
 import anaphora as an
+from anaphora.data.batches.stream import StreamBatch
 from anaphora.data.symbols import EOS
-from anaphora.data.text_stream import StreamBatch
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.tasks.language.metrics import stream_log_probs, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective

@@ -9,7 +9,7 @@ import pytest
 
 import anaphora as an
 from anaphora.cli.main import run as command
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 from anaphora.errors import DataError
 from anaphora.tasks.looking import Asked
 from hand_made import EVIL, scene

@@ -10,7 +10,7 @@ import torch
 
 import anaphora as an
 from anaphora.cli.answering import respond
-from anaphora.data.framed import open_frames
+from anaphora.data.sources.tagged import open_frames
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 
 DRAW = np.random.default_rng(0)

@@ -58,7 +58,7 @@ def of_preset():
 @pytest.fixture(scope="module")
 def most_frequent():
     """The stated baseline: each word gets the tag it had most often in training."""
-    from anaphora.data.conll_sentences import open_sentences, words_of
+    from anaphora.data.sources.conll import open_sentences, words_of
     from anaphora.tasks.tag.metrics import tag_scores
 
     counts: dict[str, dict[str, int]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from anaphora.data.batching import PairBatch
+from anaphora.data.batches.pairs import PairBatch
 from anaphora.ops.gpu import likelihood, lookup, masked
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.translate.build import build_seq2seq

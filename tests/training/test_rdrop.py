@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import anaphora as an
-from anaphora.data.batching import PairBatch
+from anaphora.data.batches.pairs import PairBatch
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.objective import TranslationObjective

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.grouped import word_rows
 from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, choose_input, with_parts
+from anaphora.data.sources.sentences import word_rows
 from anaphora.data.sources.sheet import Hints, Record, Sheet, free_name
 from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError

@@ -8,11 +8,9 @@ from typing import Any
 
 from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.pictures import PICTURE_ENDINGS
+from anaphora.data.sources.arrays import as_sequence, is_array_file, is_ts, read_array, read_ts
+from anaphora.data.sources.labelled import read_file, read_npz
 from anaphora.data.streams import line_batches
-from anaphora.data.vectors import as_sequence
-from anaphora.data.vectors_files import is_array_file, read_array
-from anaphora.data.vectors_readers import read_file, read_npz
-from anaphora.data.vectors_ts import is_ts, read_ts
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.batches.padded import Ragged
 from anaphora.data.byte_pairs import cut_at_random
-from anaphora.data.sending import Ragged
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vocabularies import BYTES
+from anaphora.data.tokenizers.vocabularies import BYTES
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 

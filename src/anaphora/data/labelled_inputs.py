@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from pydantic import FiniteFloat, PositiveInt
 
+from anaphora.data.batches.pooled import Input
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_rows import Input
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.resampling import Fit
+from anaphora.data.sources.arrays import Array, as_sequence, picture_size
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vectors import Array, as_sequence, picture_size
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
 

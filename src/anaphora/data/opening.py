@@ -10,8 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from anaphora.data import corpora
 from anaphora.data.series import SeriesData
-from anaphora.data.sources.met import report_met
-from anaphora.data.sources.report import report_held
+from anaphora.data.sources.report import report_held, report_met
 from anaphora.data.split import Split, sizes, split
 from anaphora.errors import DataError
 

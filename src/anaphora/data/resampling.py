@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from anaphora.data.vectors import Array
+from anaphora.data.sources.arrays import Array
 from anaphora.errors import DataError
 
 Filter = Literal["bilinear", "bicubic", "lanczos"]

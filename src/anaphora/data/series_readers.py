@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 from anaphora.data import corpora
-from anaphora.data.corpora.waves import Waves
+from anaphora.data.corpora.signals import Waves
+from anaphora.data.files import save_arrays
 from anaphora.data.numeric import MARKS
 from anaphora.data.opening import Reader
 from anaphora.data.series import Series, SeriesData
@@ -20,7 +21,6 @@ from anaphora.data.series_roles import often_names_series
 from anaphora.data.series_times import NAMES
 from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.data.sources.objects import table_of, with_index
-from anaphora.data.spilling import save_arrays
 from anaphora.errors import DataError, SettingsError
 
 STDIN = "-"

@@ -116,7 +116,7 @@ class WindowBatch:
         return WindowBatch(self.x[rows], lengths, self.future[rows], self.y[rows], self.indices[rows])
 
     def tensors(self, device: torch.device | str = "cpu") -> WindowTensors:
-        from anaphora.data.sending import send  # imports torch, which windows do without
+        from anaphora.data.batches.padded import send  # imports torch, which windows do without
 
         y = send(self.y, device)
         real = ~y.isnan()

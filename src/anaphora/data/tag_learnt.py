@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from anaphora.data.conll import form_of
 from anaphora.data.contexts import Context
+from anaphora.data.sources.conll import form_of
 from anaphora.data.tag_schemes import infer_scheme, misfit
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json

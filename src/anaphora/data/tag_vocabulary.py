@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.arrays import Array
 from anaphora.data.symbols import PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vectors import Array
 
 Words = NDArray[np.int32]
 """A sentence ``(words, 1 + letters)``: the symbol of each word and, where spellings are read, its letters."""

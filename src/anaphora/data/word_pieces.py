@@ -11,7 +11,7 @@ import numpy as np
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING, Letters, Spellings, Words
 from anaphora.data.tokenizers import Tokenizer, sound_text
-from anaphora.data.tokenizers_own import CutTokenizer, EngineTokenizer
+from anaphora.data.tokenizers.own import CutTokenizer, EngineTokenizer
 from anaphora.errors import DataError
 
 _SPACE = re.compile(r"\s")

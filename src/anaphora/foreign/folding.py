@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.data.numbering import NEVER, Numbering
+from anaphora.data.tokenizers.vocabularies import NEVER, Numbering
 from anaphora.foreign.hows import NO_BIAS
 from anaphora.foreign.mapping import Architecture, Head
 from anaphora.nn.positions import Sinusoidal

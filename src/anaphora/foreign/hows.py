@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from anaphora.data.numbering import NEVER, Numbering
+from anaphora.data.tokenizers.vocabularies import NEVER, Numbering
 from anaphora.errors import AnaphoraError
 
 

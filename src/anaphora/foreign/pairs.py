@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data.around import Around
-from anaphora.data.numbering import Numbering
-from anaphora.data.sentencepiece import SentencePieces
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-from anaphora.data.tokenizers_own import EngineTokenizer
-from anaphora.data.tokenizers_pieces import PieceTokenizer
+from anaphora.data.tokenizers.own import EngineTokenizer
+from anaphora.data.tokenizers.pieces import PieceTokenizer, SentencePieces
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import DataError, RunError
 from anaphora.files import read_bytes
 from anaphora.foreign.folder import Writing, read_json

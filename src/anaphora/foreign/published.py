@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from anaphora.data.numbering import Numbering
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import RunError
 from anaphora.foreign.hows import Sizes
 from anaphora.foreign.mapping import Rule, inward

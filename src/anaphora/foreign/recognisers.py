@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.audio.mel import HOP
-from anaphora.data.numbering import Numbering
-from anaphora.data.tokenizers_letters import LetterTokenizer
-from anaphora.data.tokenizers_spoken import SpokenTokenizer
+from anaphora.data.audio.preprocessing import HOP
+from anaphora.data.tokenizers.own import LetterTokenizer, SpokenTokenizer
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import RunError
 from anaphora.foreign.folder import read_json
 from anaphora.foreign.words import read_engine, spelling_of

@@ -11,10 +11,10 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import SPELLINGS, check_ids
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers_own import CutTokenizer, EngineTokenizer, engine_of, strange_patterns
+from anaphora.data.tokenizers.own import CutTokenizer, EngineTokenizer, engine_of, strange_patterns
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import AnaphoraError, RunError
 from anaphora.files import read_bytes
 from anaphora.foreign.folder import read_json

@@ -145,7 +145,7 @@ class NormEach(nn.Module):
 class Listener(nn.Module):
     """A front end that leaves fewer frames, and an encoder of vectors above it.
 
-    ``margin``: so many annotations at either end are of what was put around the sound (`anaphora.data.audio.edges`), and are left out.
+    ``margin``: so many annotations at either end are of what was put around the sound (`anaphora.data.audio.preprocessing`), and are left out.
     """
 
     def __init__(self, front: nn.Module, body: nn.Module, *, margin: int = 0):

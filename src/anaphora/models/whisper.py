@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.data.audio.mel import LEAST, RANGE
+from anaphora.data.audio.preprocessing import LEAST_MEL as LEAST
+from anaphora.data.audio.preprocessing import RANGE
 from anaphora.data.symbols import BOS
 from anaphora.errors import DataError
 from anaphora.models.decoders import TransformerDecoder

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_rows import padded
-from anaphora.data.pictures_asked import Row, among, rows_of
+from anaphora.data.batches.pooled import padded_inputs
+from anaphora.data.pictures import Row, among, rows_of
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
@@ -59,7 +59,7 @@ class Answerer:
         order = sorted(range(len(rows)), key=lambda i: (-len(questions[i]), i))
         for begin in range(0, len(order), TOGETHER):
             some = order[begin : begin + TOGETHER]
-            table, lengths = padded([questions[i] for i in some])
+            table, lengths = padded_inputs([questions[i] for i in some])
             picture = {} if seen is None else {"seen": seen[which[some]]}
             found[some] = self._model(question=table, lengths=lengths, **picture)["scores"]
         check_finite(found)

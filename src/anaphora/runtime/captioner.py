@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.pictures import Pixels
-from anaphora.data.pictures_asked import given_picture
+from anaphora.data.pictures import Pixels, given_picture
 from anaphora.data.seeds import picture_seed
 from anaphora.errors import DataError
 from anaphora.runtime.folder import Exported

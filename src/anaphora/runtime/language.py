@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.asked import filled
+from anaphora.data.batches.pooled import ROWS, Symbols, by_windows
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
-from anaphora.data.text_windows import ROWS, Symbols, by_windows
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.runtime.folder import Array, Exported, Session

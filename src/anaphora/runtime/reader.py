@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.batches.pooled import Input, in_order, padded_inputs, together
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
-from anaphora.data.labelled_rows import Input, in_order, padded, together
 from anaphora.data.ngrams import PACKED
 from anaphora.errors import DataError
 from anaphora.files import parse_json
@@ -55,7 +55,7 @@ class SequenceReader:
         """What the graph puts out, ``(inputs, outputs)``."""
         found = np.zeros((len(encoded), self._outputs))
         for rows in in_order(encoded, together(encoded)):
-            table, lengths = padded([encoded[i] for i in rows])
+            table, lengths = padded_inputs([encoded[i] for i in rows])
             (scores,) = self._session(**{self._name: table, "lengths": lengths}).values()
             if scores.shape != (len(rows), self._outputs):
                 raise self._damaged(f"the graph has not the {self._outputs} outputs that are said")

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.audio.edges import edged
 from anaphora.data.audio.files import AUDIO_ENDINGS, as_wave, read_audio
-from anaphora.data.audio.mel import WhisperMel
-from anaphora.data.audio.usual import LEAST, LOUD, Usual, levelled
+from anaphora.data.audio.preprocessing import LEAST, LOUD, Usual, WhisperMel, edged, levelled
 from anaphora.data.audio.warping import warp
-from anaphora.data.vectors import as_sequence
-from anaphora.data.vectors_files import ENDINGS, read_numbers
+from anaphora.data.sources.arrays import ENDINGS, as_sequence, read_numbers
 from anaphora.errors import DataError
 
 FLOOR, FAINTEST, PREEMPHASIS, LOW = 1e-10, 1e-8, 0.97, 20.0

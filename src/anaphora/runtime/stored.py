@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-from anaphora.data.tokenizers_own import read_own_tokenizer
+from anaphora.data.tokenizers.own import read_own_tokenizer
 from anaphora.runtime.folder import Exported
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.conll_examples import given_sentences
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.sentences import given_sentences
 from anaphora.data.symbols import PAD
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed

@@ -14,16 +14,16 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from anaphora.data.audio.usual import Usual
-from anaphora.data.features_own import of_vectors
+from anaphora.data.audio.preprocessing import Usual
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import PACKED
 from anaphora.data.series_scale import Columns
+from anaphora.data.sources.arrays import of_vectors
 from anaphora.data.table import Table
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
-from anaphora.data.tokenizers_own import own_tokenizer, read_own_tokenizer
+from anaphora.data.tokenizers.own import own_tokenizer, read_own_tokenizer
 from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json, read_bytes
 from anaphora.files.schemas import checked

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.errors import DataError, RunError
 from anaphora.models.ensemble import Ensemble
 from anaphora.settings.own import trusting

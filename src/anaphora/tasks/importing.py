@@ -9,7 +9,7 @@ from typing import Any
 from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.symbols import BOS
-from anaphora.data.tokenizers_own import EngineTokenizer
+from anaphora.data.tokenizers.own import EngineTokenizer
 from anaphora.errors import RunError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.folder import read_config_of, read_json

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from anaphora.data.numbering import Numbering
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.folder import read_tensors
 from anaphora.foreign.hows import sizes_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from anaphora.data.audio.frames import Ear
 from anaphora.data.labelled_targets import Targets
-from anaphora.data.numbering import Numbering
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.foreign.mapping import Architecture
 from anaphora.foreign.pictures import read_preparation
 from anaphora.foreign.recognisers import read_hearing, read_letters, read_listening, read_speaking

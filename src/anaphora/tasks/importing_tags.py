@@ -8,7 +8,7 @@ from typing import Any
 
 from anaphora.data.tag_learnt import Learnt, Origin
 from anaphora.data.tag_schemes import misfit
-from anaphora.data.tokenizers_own import EngineTokenizer
+from anaphora.data.tokenizers.own import EngineTokenizer
 from anaphora.errors import RunError
 from anaphora.tasks.importing_parts import labels_of
 

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from anaphora.data.pictures import Size
-from anaphora.data.pictures_augment import Augmentation
-from anaphora.data.pictures_list import PictureList
+from anaphora.data.batches.padded import Augmentation
+from anaphora.data.pictures import PictureList, Size
 from anaphora.data.pictures_readers import PICTURE_READER, Kind, open_pictures
 from anaphora.data.split import Split
 from anaphora.tasks.begin_senses import sense_donor

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from anaphora.data.batches.padded import tensors_of
+from anaphora.data.batches.pooled import Input, in_order, together
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_batches import tensors_of
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs
-from anaphora.data.labelled_rows import Input, in_order, together
 from anaphora.data.symbols import BOS
 from anaphora.data.table import Table
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer

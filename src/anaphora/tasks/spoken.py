@@ -11,7 +11,7 @@ import numpy as np
 
 from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.recordings import Recordings
-from anaphora.data.pooled import HeldBatches, random_of
+from anaphora.data.batches.pooled import HeldBatches, random_of
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.settings.own import Part

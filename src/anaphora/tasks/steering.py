@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from anaphora.data.around import Around
-from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.pictures_batches import images_of
+from anaphora.data.batches.padded import images_of, tensors_of
 from anaphora.data.symbols import EOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.labelled_batches import labels_of
+from anaphora.data.batches.padded import labels_of
 from anaphora.data.labelled_targets import USUAL_THRESHOLD
 from anaphora.data.sources.report import say
 from anaphora.tasks.classify.metrics import f1_of

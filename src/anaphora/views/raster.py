@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 from anaphora.errors import AnaphoraError
 from anaphora.probe.trace import Trace
 from anaphora.views.blocks import shade

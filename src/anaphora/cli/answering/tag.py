@@ -13,16 +13,16 @@ from anaphora.cli.answering.response import Response
 from anaphora.data.asked import Asked as Row
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import numbered, of_form, sequence_batches
-from anaphora.data.conll import Block, Columns, form_of
-from anaphora.data.conll_examples import split_words
 from anaphora.data.files import TextFile
-from anaphora.data.framed import read_csv, sequences_of
 from anaphora.data.labelled_inputs import VectorInputs
+from anaphora.data.sources.arrays import read_array, read_arrays
+from anaphora.data.sources.conll import Block, Columns, form_of
 from anaphora.data.sources.formats import ending_of
 from anaphora.data.sources.roles import as_words
+from anaphora.data.sources.sentences import split_words
+from anaphora.data.sources.tagged import read_csv, sequences_of
 from anaphora.data.streams import line_batches
 from anaphora.data.tag_vocabulary import FrameReader
-from anaphora.data.vectors_files import read_array, read_arrays
 from anaphora.errors import DataError
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked

@@ -1,6 +1,6 @@
 """Sound that is never heard twice the same: hidden stretches of features, other speeds, other speakers, added noise.
 
-Every function takes the generator of its random choices, made by `anaphora.data.pooled.random_of` from (seed, step,
+Every function takes the generator of its random choices, made by `anaphora.data.batches.pooled.random_of` from (seed, step,
 index), so that a run that is resumed varies its recordings as if it had never stopped.
 """
 
@@ -16,7 +16,7 @@ import torch
 
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.resample import resample
-from anaphora.data.vectors import Array
+from anaphora.data.sources.arrays import Array
 from anaphora.errors import DataError
 
 __all__ = ["SpecAugment", "noise", "speed"]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.audio.usual import LOUD
+from anaphora.data.audio.preprocessing import LOUD
 from anaphora.errors import DataError
 from anaphora.native.c import plain
 from anaphora.native.following import following

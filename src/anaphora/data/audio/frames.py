@@ -11,18 +11,15 @@ import numpy as np
 import torch
 
 from anaphora.data.audio.augment import SpecAugment
-from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.inputs import Frames, Item, place_of
-from anaphora.data.audio.mel import MOST, WhisperMel
 from anaphora.data.audio.normalise import Normalisation, normalise
+from anaphora.data.audio.preprocessing import MOST, Samples, Usual, WhisperMel, margin_of
 from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
-from anaphora.data.audio.samples import Samples
-from anaphora.data.audio.usual import Usual
 from anaphora.data.audio.variation import varied, varies_sound
 from anaphora.data.audio.warping import bend, warp
-from anaphora.data.features_own import OwnFeatures
-from anaphora.data.pooled import random_of
+from anaphora.data.batches.pooled import random_of
+from anaphora.data.sources.arrays import OwnFeatures
 from anaphora.errors import DataError
 from anaphora.settings.own import Part
 from anaphora.settings.sound import SoundSettings

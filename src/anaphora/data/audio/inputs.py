@@ -13,9 +13,8 @@ import torch
 
 from anaphora.data.audio.files import Wave, audio_length, check_stretch, read_audio
 from anaphora.data.audio.resample import resample
-from anaphora.data.spilling import save_arrays
-from anaphora.data.vectors import Array, as_sequence
-from anaphora.data.vectors_files import read_arrays, read_numbers
+from anaphora.data.files import save_arrays
+from anaphora.data.sources.arrays import Array, as_sequence, read_arrays, read_numbers
 from anaphora.errors import DataError
 from anaphora.files import streamed
 

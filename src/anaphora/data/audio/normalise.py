@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from anaphora.data.audio.usual import LEAST, LOUD
+from anaphora.data.audio.preprocessing import LEAST, LOUD
 
 DEPTH, SCALE = 5.0, 3.0
 """Nats (22 dB) below the mean of speech at which sound is cut off, and what is divided by."""

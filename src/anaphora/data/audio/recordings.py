@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from anaphora.data.audio.edges import edged
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.files import Wave
 from anaphora.data.audio.inputs import Frames, Item, Sound
-from anaphora.data.audio.mel import WhisperMel
-from anaphora.data.audio.samples import Samples
-from anaphora.data.features_own import OwnFeatures
-from anaphora.data.vectors import Array
+from anaphora.data.audio.preprocessing import Samples, WhisperMel, edged
+from anaphora.data.sources.arrays import Array, OwnFeatures
 from anaphora.errors import DataError
 
 Hearing = LogMel | OwnFeatures | Samples | WhisperMel

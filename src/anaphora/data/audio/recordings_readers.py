@@ -17,12 +17,11 @@ from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
 from anaphora.data.files import Verdict, beside
 from anaphora.data.opening import Reader
+from anaphora.data.sources.arrays import ENDINGS, as_sequence
 from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
 from anaphora.data.table import Table
-from anaphora.data.vectors import as_sequence
-from anaphora.data.vectors_files import ENDINGS
 from anaphora.errors import DataError
 
 Features = Hearing | Callable[[int], Hearing] | None

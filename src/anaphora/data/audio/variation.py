@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from anaphora.data.audio.augment import noise, speed
-from anaphora.data.audio.edges import quiet
 from anaphora.data.audio.files import Wave
+from anaphora.data.audio.preprocessing import quiet
 from anaphora.data.audio.rooms import colour, pause, pitch, reverberate
 from anaphora.settings.sound import SoundSettings
 

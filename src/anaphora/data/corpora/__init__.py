@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import difflib
 
-from anaphora.data.corpora import (
-    adding,
-    brackets,
-    commands,
-    copying,
-    dates,
-    gestures,
-    kin,
-    names,
-    numbers,
-    numerals,
-    parity,
-    python_source,
-    recall,
-    reviews,
-    shapes,
-    tones,
-    waves,
-)
-from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Corpus, Embedded
+from anaphora.data.corpora import kin, numbers, numerals, shapes, tones
+from anaphora.data.corpora.algorithms import ADDING, BRACKETS, COPYING, PARITY, RECALL
+from anaphora.data.corpora.corpus import CORPUS_SEED, PYTHON, SPLITS, Corpus, Embedded
+from anaphora.data.corpora.sentences import COMMANDS, DATES, NAMES, REVIEWS
+from anaphora.data.corpora.signals import GESTURES, WAVES
 from anaphora.errors import DataError
 
 __all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate"]
 
 _ALL: tuple[Embedded, ...] = (
     numbers.CORPUS,
-    dates.CORPUS,
-    copying.CORPUS,
-    commands.CORPUS,
+    DATES,
+    COPYING,
+    COMMANDS,
     kin.CORPUS,
-    waves.CORPUS,
-    names.CORPUS,
-    reviews.CORPUS,
-    brackets.CORPUS,
-    parity.CORPUS,
-    python_source.CORPUS,
-    recall.CORPUS,
-    adding.CORPUS,
-    gestures.CORPUS,
+    WAVES,
+    NAMES,
+    REVIEWS,
+    BRACKETS,
+    PARITY,
+    PYTHON,
+    RECALL,
+    ADDING,
+    GESTURES,
     numerals.CORPUS,
     shapes.CORPUS,
     tones.CORPUS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anaphora.data.corpora.vector_corpus import VectorCorpus
+from anaphora.data.corpora.algorithms import VectorCorpus
 
 _SHADES = " .:-=+*#%@"
 

@@ -1,32 +1,10 @@
-"""Scenes of coloured shapes with captions, questions, and the true place of every object.
-
-A scene has 64×64 pixels in 4×4 cells. Each of its objects is small or big, has one of six colours and one of four
-shapes, and lies somewhere in a cell of its own; no two share both colour and shape. There are 1 to 3 of them, or 4
-to 6 in the variant ``crowded``. Ground, tints and pixels are noisy.
-
-Captions name all objects in reading order, row by row, and say how each lies to the one before it:
-
-    a small red circle left of a big blue cross above a big white square
-
-The second reference says the same from the other side:
-
-    a small red circle and right of it a big blue cross and below it a big white square
-
-"left of" and "right of it" stand between objects of the same row of cells, "above" and "below it" between rows. Either
-reference is a right caption, and no other text is: a caption counts as exact if it equals one of them.
-
-Questions have one word as their answer, and are asked only where there is one: the colour of the only circle, the
-shape of the only red thing, the size of the red circle, how many circles there are, whether there is a red circle,
-whether one thing lies left of (or above) another.
-
-Splits share no set of objects: whatever is seen together in dev or test was never seen together in training.
-Baselines: the commonest caption is exact for less than one scene in a hundred; answers guessed from the question
-alone are right for about four in ten.
-"""
+"""Pictures of coloured shapes with captions, and questions with answers."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,19 +14,169 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Embedded, split_of
-from anaphora.data.corpora.shapes_drawing import (
-    CELL,
-    CELLS,
-    COLOURS,
-    RADIUS,
-    SHAPES,
-    Figure,
-    Pixels,
-    draw_scenes,
-)
-from anaphora.data.corpora.shapes_questions import ask
-from anaphora.data.png import png_bytes
+from anaphora.data.pictures import png_bytes
 from anaphora.files.writing import make_folder, replace_file, replacing
+
+CELLS, CELL = 4, 16
+SIDE = CELLS * CELL
+RADIUS = {"small": 4.5, "big": 7.0}
+SHAPES = ("circle", "square", "triangle", "cross")
+COLOURS = {
+    "red": (215, 45, 40),
+    "green": (50, 165, 60),
+    "blue": (55, 90, 225),
+    "yellow": (235, 215, 50),
+    "purple": (160, 60, 190),
+    "white": (240, 240, 240),
+}
+NOISE = 10
+"""How far a pixel may be off, of 255."""
+_TOGETHER = 256  # scenes drawn at once, which bounds the memory it takes
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What is to be drawn in a cell: middle is (x, y) in pixels of the cell, tint is added to the colour."""
+
+    row: int
+    column: int
+    middle: tuple[float, float]
+    size: str
+    colour: str
+    shape: str
+    tint: tuple[int, int, int]
+
+
+def draw_scenes(
+    grounds: Sequence[int], figures: Sequence[Sequence[Figure]], random: np.random.RandomState
+) -> Pixels:
+    """``(scenes, 64, 64, 3)``: for every scene the grey level of its ground, and what lies on it."""
+    pictures = np.empty((len(grounds), SIDE, SIDE, 3), dtype=np.uint8)
+    for begin in range(0, len(grounds), _TOGETHER):
+        part = slice(begin, begin + _TOGETHER)
+        plain = _draw(np.array(grounds[part], dtype=float), figures[part])
+        speckle = random.randint(-NOISE, NOISE + 1, size=(len(plain), SIDE, SIDE, 1), dtype=np.int8)
+        pictures[part] = np.clip(np.rint(plain + speckle), 0, 255)
+    return pictures
+
+
+def _draw(grounds: Numbers, figures: Sequence[Sequence[Figure]]) -> Numbers:
+    """The scenes ``(scenes, 64, 64, 3)`` without noise."""
+    pictures = np.empty((len(grounds), CELLS, CELL, CELLS, CELL, 3))
+    pictures[:] = grounds.reshape(-1, 1, 1, 1, 1, 1)
+    placed = [(scene, figure) for scene, many in enumerate(figures) for figure in many]
+    for shape in SHAPES:
+        some = [(scene, figure) for scene, figure in placed if figure.shape == shape]
+        if not some:
+            continue
+        scene = np.array([scene for scene, _ in some])
+        row, column = np.array([(figure.row, figure.column) for _, figure in some]).T
+        cover = _covered(shape, [figure for _, figure in some])[..., None]
+        colour = np.array([np.add(COLOURS[figure.colour], figure.tint) for _, figure in some], dtype=float)
+        below = grounds[scene].reshape(-1, 1, 1, 1)
+        pictures[scene, row, :, column] = cover * colour[:, None, None] + (1 - cover) * below
+    return pictures.reshape(-1, SIDE, SIDE, 3)
+
+
+def _covered(shape: str, figures: Sequence[Figure]) -> Numbers:
+    """How much of each pixel ``(figures, 16, 16)`` lies inside the outline."""
+    pixel = np.arange(CELL) + 0.5
+    middle = np.array([figure.middle for figure in figures])
+    radius = np.array([RADIUS[figure.size] for figure in figures])[:, None, None]
+    x = pixel[None, None, :] - middle[:, 0, None, None]
+    y = pixel[None, :, None] - middle[:, 1, None, None]
+    return np.clip(0.5 - _outside(shape, x, y, radius), 0.0, 1.0)
+
+
+def _outside(shape: str, x: Numbers, y: Numbers, radius: Numbers) -> Numbers:
+    """How far (x, y) lies outside a shape about the origin; the y axis points down."""
+    if shape == "circle":
+        return np.sqrt(x * x + y * y) - radius
+    if shape == "square":
+        return np.maximum(np.abs(x), np.abs(y)) - radius
+    if shape == "triangle":  # the tip at the top, the base as wide as it is high
+        side: Numbers = (2 * np.abs(x) - y - radius) / math.sqrt(5.0)
+        return np.maximum(side, y - radius)
+    arm = 0.32 * radius
+    across = np.maximum(np.abs(x) - radius, np.abs(y) - arm)
+    upright = np.maximum(np.abs(y) - radius, np.abs(x) - arm)
+    return np.minimum(across, upright)
+
+
+# Questions about a scene that have one word as their only right answer.
+
+NUMBERS = ("none", "one", "two", "three", "four", "five", "six")
+
+
+def ask(figures: Sequence[Figure], random: Random) -> list[tuple[str, str]]:
+    """One question of each kind that the scene allows, with its answer."""
+    one = _any(figures, random)
+    asked = [
+        *_only(figures, random),
+        (f"what size is the {one.colour} {one.shape} ?", one.size),
+        _count(figures, random),
+        _whether(figures, random),
+    ]
+    return asked + _lies(figures, random)
+
+
+def _any(figures: Sequence[Figure], random: Random) -> Figure:
+    return figures[random.randrange(len(figures))]
+
+
+def _only(figures: Sequence[Figure], random: Random) -> list[tuple[str, str]]:
+    """The colour of the only one of its shape, and the shape of the only one of its colour."""
+    shapes = Counter(figure.shape for figure in figures)
+    colours = Counter(figure.colour for figure in figures)
+    asked = []
+    if shaped := [figure for figure in figures if shapes[figure.shape] == 1]:
+        one = _any(shaped, random)
+        asked.append((f"what colour is the {one.shape} ?", one.colour))
+    if coloured := [figure for figure in figures if colours[figure.colour] == 1]:
+        one = _any(coloured, random)
+        asked.append((f"what shape is the {one.colour} thing ?", one.shape))
+    return asked
+
+
+def _count(figures: Sequence[Figure], random: Random) -> tuple[str, str]:
+    """How many of a shape that may be missing; half the time one that is there."""
+    shape = _any(figures, random).shape if random.randrange(2) else SHAPES[random.randrange(len(SHAPES))]
+    count = sum(figure.shape == shape for figure in figures)
+    plural = "crosses" if shape == "cross" else f"{shape}s"
+    return f"how many {plural} are there ?", NUMBERS[count]
+
+
+def _whether(figures: Sequence[Figure], random: Random) -> tuple[str, str]:
+    """Yes and no as often as each other. What is not there shares colour or shape with something that is."""
+    one = _any(figures, random)
+    if random.randrange(2):
+        return f"is there a {one.colour} {one.shape} ?", "yes"
+    there = {(figure.colour, figure.shape) for figure in figures}
+    missing = [(colour, one.shape) for colour in COLOURS if (colour, one.shape) not in there]
+    missing += [(one.colour, shape) for shape in SHAPES if (one.colour, shape) not in there]
+    colour, shape = missing[random.randrange(len(missing))]
+    return f"is there a {colour} {shape} ?", "no"
+
+
+def _lies(figures: Sequence[Figure], random: Random) -> list[tuple[str, str]]:
+    """How two objects lie to each other, where their cells leave no doubt: yes and no as often as each other."""
+    pairs = [(a, b) for a in figures for b in figures if a is not b]
+    asked = []
+    for word, differs in (
+        ("left of", [(a, b, a.column < b.column) for a, b in pairs if a.column != b.column]),
+        ("above", [(a, b, a.row < b.row) for a, b in pairs if a.row != b.row]),
+    ):
+        if differs:
+            a, b, so = differs[random.randrange(len(differs))]
+            text = f"is the {a.colour} {a.shape} {word} the {b.colour} {b.shape} ?"
+            asked.append((text, "yes" if so else "no"))
+    return asked
+
+
+# Scenes of coloured shapes with captions, questions, and the true place of every object.
 
 OBJECTS = {"few": (1, 2, 2, 3, 3, 3), "crowded": (4, 5, 6)}
 """By variant: how many objects, each of these numbers as often as the others."""

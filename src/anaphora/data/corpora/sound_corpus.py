@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.batches.pooled import random_of
 from anaphora.data.corpora.corpus import CORPUS_SEED, SPLITS, Embedded, split_of
 from anaphora.data.corpora.tones_voice import RATE, say, speaker
-from anaphora.data.pooled import random_of
 from anaphora.files.writing import make_folder, replace_file, replacing
 
 Wave = np.ndarray[Any, np.dtype[np.float32]]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.pooled import random_of
+from anaphora.data.batches.pooled import random_of
 
 RATE = 8_000
 STEP = 40

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from anaphora.data.numbering import NEVER
+from anaphora.data.tokenizers.vocabularies import NEVER
 from anaphora.foreign.architectures.parts import ACTIVATIONS, PLAIN, affine, joined, untied
 from anaphora.foreign.hows import NO_BIAS, QKV, Symbols
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anaphora.data.audio.mel import MOST
+from anaphora.data.audio.preprocessing import MOST
 from anaphora.foreign.architectures.parts import ACTIVATIONS, affine
 from anaphora.foreign.hows import NO_BIAS, QKV, QV_BIAS, VECTORS
 from anaphora.foreign.mapping import Architecture, Field, Head, Rule, UnmappedError, Values

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.labelled_rows import in_order
+from anaphora.data.batches.padded import tensors_of
+from anaphora.data.batches.pooled import in_order
 from anaphora.models.classical.calibration import sharpness
 from anaphora.nn.exporting import Tensors, loop
 

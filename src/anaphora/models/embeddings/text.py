@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from anaphora.data import corpora
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.data.symbols import BOS, EOS, SPELLINGS, UNK
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.models.classical.ngram.counts import count_levels, count_levels_on_disk, count_symbols, learn

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked

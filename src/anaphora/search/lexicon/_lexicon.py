@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.search.lexicon._tree import PAUSE, Automaton, Tree, grow, minimal
 

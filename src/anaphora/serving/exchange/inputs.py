@@ -18,7 +18,7 @@ import numpy as np
 from anaphora.data.audio.files import audio_length, read_audio
 from anaphora.data.audio.recordings_readers import as_item
 from anaphora.data.pictures import MOST_PIXELS, as_picture, read_picture
-from anaphora.data.vectors import as_sequence
+from anaphora.data.sources.arrays import as_sequence
 from anaphora.errors import DataError
 from anaphora.files.arrays import load_npy
 from anaphora.files.writing import scratch_folder, write_new

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from anaphora.data.labelled_targets import UNKNOWN
-from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.models.answerer import PictureAnswerer

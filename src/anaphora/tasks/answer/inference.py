@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anaphora.data.pictures_asked import Row, among, listed_choices, rows_of, spoken
+from anaphora.data.pictures import Row, among, listed_choices, rows_of, spoken
 from anaphora.errors import DataError
 from anaphora.tasks.answer.objective import Asked, Ids
 from anaphora.tasks.result import Result

@@ -14,13 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from anaphora.cancellation import each_step
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import Augmentation, images_of, stream_pictures, tensors_of
+from anaphora.data.batches.pooled import HeldBatches
 from anaphora.data.labelled_targets import UNKNOWN
-from anaphora.data.pictures import Pixels
-from anaphora.data.pictures_augment import Augmentation
-from anaphora.data.pictures_batches import images_of, stream_pictures
-from anaphora.data.pictures_list import PictureList
-from anaphora.data.pooled import HeldBatches
+from anaphora.data.pictures import PictureList, Pixels
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.tasks.answer.info import AnswererSettings
 from anaphora.training.objective import LossSum

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers_own import EngineTokenizer, engine_of
+from anaphora.data.tokenizers.own import EngineTokenizer, engine_of
 from anaphora.errors import DataError, SettingsError
 from anaphora.settings import HoldoutSettings, InitSettings, TrainingSettings, TuningSettings
 from anaphora.settings.language import SampleSettings

@@ -9,9 +9,7 @@ from typing import Any, Unpack
 
 from torch import Tensor
 
-from anaphora.data.pictures import Pixels
-from anaphora.data.pictures_asked import given_picture
-from anaphora.data.pictures_list import PictureList
+from anaphora.data.pictures import PictureList, Pixels, given_picture
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.models.own import own_seq2seq

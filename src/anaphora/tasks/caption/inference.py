@@ -11,12 +11,11 @@ import torch
 
 from anaphora.cancellation import each_step
 from anaphora.data.asked import list_lines
+from anaphora.data.batches.padded import images_of, padded
 from anaphora.data.files import beside
 from anaphora.data.pictures import PICTURE_ENDINGS, Pixels
-from anaphora.data.pictures_batches import images_of
 from anaphora.data.pictures_readers import ROOMS
 from anaphora.data.seeds import picture_seed
-from anaphora.data.sending import padded
 from anaphora.data.sources.formats import format_of
 from anaphora.data.sources.roles import CAPTIONED
 from anaphora.data.symbols import BOS

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.corpora import find
-from anaphora.data.corpora.shapes import SceneCorpus
-from anaphora.data.corpora.shapes_drawing import SIDE
+from anaphora.data.corpora.shapes import SIDE, SceneCorpus
 from anaphora.tasks.judged import Judged, Measure, columns, digest, mean, share_right
 from anaphora.tasks.overlap import bleu, bleu_defined
 

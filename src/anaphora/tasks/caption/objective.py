@@ -10,12 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.data.pictures import Pixels
-from anaphora.data.pictures_augment import Augmentation
-from anaphora.data.pictures_batches import images_of, stream_pictures
-from anaphora.data.pictures_list import PictureList
-from anaphora.data.pooled import HeldBatches
-from anaphora.data.sending import padded
+from anaphora.data.batches.padded import Augmentation, images_of, padded, stream_pictures
+from anaphora.data.batches.pooled import HeldBatches
+from anaphora.data.pictures import PictureList, Pixels
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.memory import Memory

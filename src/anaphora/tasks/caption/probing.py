@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from anaphora.data.batches.padded import images_of
 from anaphora.data.pictures import Pixels
-from anaphora.data.pictures_batches import images_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.nn import inside
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, squares

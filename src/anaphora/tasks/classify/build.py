@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from anaphora.data.batches.pooled import Input
 from anaphora.data.contexts import Context
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs, VectorInputs
-from anaphora.data.labelled_rows import Input
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS, SPELLINGS

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 
 from anaphora.data.asked import filled
-from anaphora.data.batching import HELD_TEXT
-from anaphora.data.features_own import of_vectors
-from anaphora.data.labelled import LABELLED_READER, open_labelled
-from anaphora.data.labelled_batches import ReadBatches, labelled_batches, labels_of
+from anaphora.data.batches.padded import ReadBatches, labelled_batches, labels_of
+from anaphora.data.batches.pairs import HELD_TEXT
 from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.arrays import ANY_SIZE, of_vectors
+from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
 from anaphora.data.split import Split
 from anaphora.data.table import Table
-from anaphora.data.vectors import ANY_SIZE
 from anaphora.errors import AnaphoraError
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores

@@ -11,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anaphora.data.labelled_batches import LabelledBatch
-from anaphora.data.labelled_rows import Input
+from anaphora.data.batches.padded import LabelledBatch, send
+from anaphora.data.batches.pooled import Input
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
-from anaphora.data.sending import send
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classical.rocket import RocketClassifier

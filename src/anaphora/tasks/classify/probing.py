@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
-from anaphora.data.vectors import as_sequence, picture_size
-from anaphora.data.vectors_readers import read_file
+from anaphora.data.sources.arrays import as_sequence, picture_size
+from anaphora.data.sources.labelled import read_file
 from anaphora.errors import DataError
 from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier

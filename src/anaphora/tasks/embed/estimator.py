@@ -9,11 +9,10 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from torch import nn
 
-from anaphora.data.alike import ALIKE_READER, AlikeBatches, check_alike, open_alike, positives_of
-from anaphora.data.alike_lookups import Lookups
+from anaphora.data.alike import ALIKE_READER, AlikeBatches, Lookups, check_alike, open_alike, positives_of
 from anaphora.data.asked import filled, filled_rows
+from anaphora.data.batches.pooled import Input
 from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
-from anaphora.data.labelled_rows import Input
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import DataError

@@ -8,10 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.alike import AlikeBatch, cropped
-from anaphora.data.alike_lookups import Lookups
-from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.sending import send
+from anaphora.data.alike import AlikeBatch, Lookups, cropped
+from anaphora.data.batches.padded import send, tensors_of
 from anaphora.nn.contrastive import contrastive_losses, similarities
 from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.embed.metrics import retrieval

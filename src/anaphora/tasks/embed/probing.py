@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.labelled_inputs import TextInputs
 from anaphora.probe.attribution import with_each_left_out
 from anaphora.probe.reading import probe_reading

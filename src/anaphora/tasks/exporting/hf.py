@@ -12,10 +12,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from anaphora.data.labelled_inputs import TextInputs
-from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers_own import EngineTokenizer
+from anaphora.data.tokenizers.own import EngineTokenizer
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import AnaphoraError
 from anaphora.files.writing import make_folder, write_new
 from anaphora.foreign.architectures import ARCHITECTURES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.numbering import Numbering
-from anaphora.data.tokenizers_letters import LetterTokenizer
+from anaphora.data.tokenizers.own import LetterTokenizer
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import AnaphoraError
 from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.hows import sizes_of

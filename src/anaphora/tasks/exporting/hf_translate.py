@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from anaphora.data.numbering import Numbering
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers_pieces import PieceTokenizer
+from anaphora.data.tokenizers.pieces import PieceTokenizer
+from anaphora.data.tokenizers.vocabularies import Numbering
 from anaphora.errors import AnaphoraError
 from anaphora.files.writing import make_folder, write_new
 from anaphora.foreign.pairs import CODES, MODEL

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers_letters import LetterTokenizer
-from anaphora.data.tokenizers_own import EngineTokenizer
-from anaphora.data.tokenizers_pieces import PieceTokenizer
-from anaphora.data.tokenizers_spoken import SpokenTokenizer
+from anaphora.data.tokenizers.own import EngineTokenizer, LetterTokenizer, SpokenTokenizer
+from anaphora.data.tokenizers.pieces import PieceTokenizer
 from anaphora.errors import AnaphoraError
 
 

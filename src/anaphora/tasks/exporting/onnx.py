@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora._version import __version__
-from anaphora.data.tokenizers_letters import LetterTokenizer
+from anaphora.data.tokenizers.own import LetterTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.tasks.artifacts import write_artifacts
 from anaphora.tasks.exporting.eight_bits import round_weights

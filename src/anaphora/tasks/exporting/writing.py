@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.frames import Ear
+from anaphora.data.audio.preprocessing import margin_of
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.errors import AnaphoraError
 from anaphora.models.ctc import CTCModel, JointModel

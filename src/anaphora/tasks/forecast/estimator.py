@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.pooled import HeldBatches
+from anaphora.data.batches.pooled import HeldBatches
 from anaphora.data.series import SeriesData
 from anaphora.data.series_answers import framed
 from anaphora.data.series_arrays import as_given

@@ -13,12 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.data.asked import filled
+from anaphora.data.batches.stream import LineBatches, StreamBatches, WindowBatches
 from anaphora.data.split import Split
 from anaphora.data.symbols import BOS, EOS, UNK
-from anaphora.data.text import Text
-from anaphora.data.text_lines import LineBatches
-from anaphora.data.text_readers import TEXT_READER, Data, open_text
-from anaphora.data.text_stream import StreamBatches, WindowBatches
+from anaphora.data.text import TEXT_READER, Data, Text, open_text
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.models.language import Language

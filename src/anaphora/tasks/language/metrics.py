@@ -13,14 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.cancellation import each_step
-from anaphora.data.rare_words import with_unknown
+from anaphora.data.batches.pooled import ROWS, by_windows
+from anaphora.data.batches.stream import encode_lines, encode_stream
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.text import Text
-from anaphora.data.text_lines import encode_lines
-from anaphora.data.text_stream import encode_stream
-from anaphora.data.text_windows import ROWS, by_windows
 from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.vocabularies import single_spaced
+from anaphora.data.tokenizers.vocabularies import single_spaced, with_unknown
 from anaphora.errors import DataError
 from anaphora.models.language import Language
 from anaphora.nn.embedding import aligned_logits

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.data.sending import padded
+from anaphora.data.batches.padded import padded
+from anaphora.data.batches.stream import LineBatch, StreamBatch
 from anaphora.data.symbols import BOS, PAD
-from anaphora.data.text_lines import LineBatch
-from anaphora.data.text_stream import StreamBatch
 from anaphora.models.language import Carried, Language, Reading, TransformerBody
 from anaphora.models.language_masked import MaskedLanguage, hide
 from anaphora.models.language_passes import (

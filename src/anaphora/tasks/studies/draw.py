@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.draw import Draw
 from anaphora.settings import TrainingSettings, build

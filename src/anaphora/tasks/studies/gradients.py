@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.labelled_batches import LabelledBatch
+from anaphora.data.batches.padded import LabelledBatch
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.memory import Memory

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.labelled import open_labelled
+from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import AnaphoraError
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.settings.base import suggestion

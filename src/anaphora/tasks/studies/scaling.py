@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.text_readers import open_text
+from anaphora.data.text import open_text
 from anaphora.errors import DataError
 from anaphora.probe.history import history
 from anaphora.tasks.language.estimator import LanguageModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anaphora.data.bundles import without_tags
-from anaphora.data.invented import BY_LETTERS
+from anaphora.data.batches.pairs import BY_LETTERS
+from anaphora.data.tokenizers.vocabularies import without_tags
 from anaphora.errors import SettingsError
 from anaphora.settings.text import SidesSettings
 from anaphora.tasks.plan import LOOK

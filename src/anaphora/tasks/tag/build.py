@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.conll_sentences import words_of
 from anaphora.data.contexts import Context
+from anaphora.data.sources.conll import words_of
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
 from anaphora.models import tagger as models

@@ -10,15 +10,15 @@ from typing import Any, Literal, Unpack, overload
 import torch
 from torch import Tensor
 
-from anaphora.data.conll_examples import given_sentences
-from anaphora.data.conll_sentences import words_of
 from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.conll import words_of
+from anaphora.data.sources.sentences import given_sentences
+from anaphora.data.sources.tagged import TAGGED_READER, open_tagged
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
 from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, learn_words
-from anaphora.data.tagged import TAGGED_READER, open_tagged
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError

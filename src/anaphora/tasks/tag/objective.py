@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.cancellation import each_step
+from anaphora.data.batches.padded import send
+from anaphora.data.batches.pooled import HeldBatches, cut_by_size
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
-from anaphora.data.pooled import HeldBatches, cut_by_size
-from anaphora.data.sending import send
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import Reader, Words, hiding_rates
 from anaphora.models import tagger as models

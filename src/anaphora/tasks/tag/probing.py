@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.labelled_targets import Targets
+from anaphora.data.sources.arrays import as_sequence
 from anaphora.data.symbols import PAD
-from anaphora.data.vectors import as_sequence
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.classical.hmm.tagger import HMMTagger

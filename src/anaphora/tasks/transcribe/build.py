@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from anaphora.data.audio.edges import margin_of
 from anaphora.data.audio.features import MFCC
 from anaphora.data.audio.frames import Ear
+from anaphora.data.audio.preprocessing import margin_of
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError

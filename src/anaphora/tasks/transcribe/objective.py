@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.labelled_rows import in_order
-from anaphora.data.sending import padded
+from anaphora.data.batches.padded import padded, tensors_of
+from anaphora.data.batches.pooled import in_order
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import ctc_loss
 
 from anaphora.data.audio.features import LogMel
+from anaphora.data.audio.preprocessing import Samples
 from anaphora.data.audio.recordings import frames_of
-from anaphora.data.audio.samples import Samples
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError
 from anaphora.models.ctc import BLANK, CTCModel, log_probabilities

@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 from torch import Tensor
 
 from anaphora.data.asked import filled
-from anaphora.data.batching import PairBatches
+from anaphora.data.batches.pairs import PairBatches
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.split import Split
 from anaphora.data.table import Table

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.data.batching import PairBatch, PairTensors
+from anaphora.data.batches.pairs import PairBatch, PairTensors
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq

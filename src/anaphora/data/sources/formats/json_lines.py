@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.files import TextFile
-from anaphora.data.lines import chunks
+from anaphora.data.files import TextFile, chunks
 from anaphora.data.sources.formats import Format
 from anaphora.data.sources.sheet import Hints, Record, TextSheet, free_name, leaves, nested
 from anaphora.files import parse_json

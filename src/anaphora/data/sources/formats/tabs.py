@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from anaphora.data.bundles import are_bundles
-from anaphora.data.files import TextFile
-from anaphora.data.lines import SPACE, TAB, Lines, Places, chunks
+from anaphora.data.files import SPACE, TAB, Lines, Places, TextFile, chunks
 from anaphora.data.sources.formats import Format
-from anaphora.data.sources.heading import ROWS, like_names, shown
+from anaphora.data.sources.formats.comma import ROWS, like_names, shown
 from anaphora.data.sources.roles import SOURCE, TARGET, USUAL, parts_of
 from anaphora.data.sources.sheet import CutSheet, Hints, Record
+from anaphora.data.tokenizers.vocabularies import are_bundles
 from anaphora.errors import DataError
 
 _LOOK = 1 << 16

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError
 from anaphora.files.writing import scratch_file

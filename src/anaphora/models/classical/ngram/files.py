@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import load as read_safetensors
 from safetensors.numpy import save as write_safetensors
 
-from anaphora.data.lines import lines_of
+from anaphora.data.files import lines_of
 from anaphora.data.symbols import BOS, PAD, SPELLINGS, UNK
 from anaphora.errors import DataError, RunError
 from anaphora.files import clause, parse_json, read_bytes

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from anaphora.data.audio.frames import Ear
 from anaphora.data.audio.inputs import HeldFeatures, HeldSound, Item
 from anaphora.data.audio.recordings import Recordings
-from anaphora.data.labelled_batches import tensors_of
+from anaphora.data.batches.padded import tensors_of
 from anaphora.data.sources.report import say
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.frames import Ear
-from anaphora.data.audio.resample_stream import ResampleStream
-from anaphora.data.audio.usual import Running
+from anaphora.data.audio.preprocessing import Running
+from anaphora.data.audio.resample import ResampleStream
 from anaphora.models.conformer import ConformerEncoder
 from anaphora.models.ctc import CTCModel, log_probabilities
 from anaphora.models.encoders import RecurrentEncoder

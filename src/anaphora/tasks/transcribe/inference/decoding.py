@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from anaphora.data.around import Around
-from anaphora.data.labelled_batches import tensors_of
-from anaphora.data.labelled_rows import in_order
+from anaphora.data.batches.padded import tensors_of
+from anaphora.data.batches.pooled import in_order
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.models.ctc import CTCModel, JointModel, log_probabilities

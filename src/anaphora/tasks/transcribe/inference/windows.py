@@ -1,4 +1,4 @@
-"""What windows of a long recording say of their middle, put together; see `anaphora.data.audio.windows`."""
+"""What windows of a long recording say of their middle, put together; see `anaphora.data.audio.preprocessing`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from anaphora.data.audio.windows import Window, cut
+from anaphora.data.audio.preprocessing import Window, cut
 
 __all__ = ["Window", "cut", "join_log_probs"]
 

@@ -1,0 +1,1 @@
+"""Batches: which examples are read together, and how they become arrays."""
