@@ -1,8 +1,9 @@
 """The server under mixed traffic, some of it hostile: ``python benchmarks/serve_soak.py [--minutes 10] [--share 0.05] [--json]``.
 
 A tiny translator, language model and transcriber answer honest clients over kept connections, every answer of which is compared with
-the one that was given in quiet. Then a share of all clients is hostile (`tests/serve/hostile_clients.py`). Memory and open files of
-the server are read after each tenth; the 99th percentile of honest clients is that of the quiet part and of the hostile one.
+the one that was given in quiet. Then a share of all clients is hostile (`tests/serve/hostile_clients.py`). Open files of the server
+are read after each tenth, its memory every second: a line through the second half says how it grows once it is warm. The 99th
+percentile of honest clients is that of the quiet part and of the hostile one.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serve"))
 
-from hostile_clients import CLOSED, FINE, HOSTILE, LEFT, TRANSLATE, as_json
+from hostile_clients import CLIENTS as HOSTILE
+from hostile_clients import TRANSLATE
 from serve_runs import KINDS
+
+from hostile_wire import CLOSED, FINE, LEFT, as_json
 
 CLIENTS = 4
 """Honest clients at a time."""
@@ -137,6 +141,24 @@ class Hostile:
         self.outcomes.setdefault(name, Counter()).update(outcome.split(", "))
 
 
+class Memory:
+    """The resident memory of a process, every second."""
+
+    def __init__(self, pid: int):
+        self._pid, self._begun = pid, time.monotonic()
+        self.seen: list[tuple[float, float]] = []
+
+    async def watch(self) -> None:
+        while True:
+            self.seen.append(((time.monotonic() - self._begun) / 60, resident(self._pid)))
+            await asyncio.sleep(1.0)
+
+    def later(self) -> tuple[float, float, float]:
+        """Return the least and the most of the second half in mebibytes, and the slope of a line through it, in a minute."""
+        times, sizes = zip(*self.seen[len(self.seen) // 2 :], strict=True)
+        return min(sizes), max(sizes), statistics.linear_regression(times, sizes).slope
+
+
 async def beside(port: int) -> None:
     """The costliest request that is allowed, to the run that honest clients ask, again and again."""
     while True:
@@ -161,7 +183,8 @@ async def soak(port: int, pid: int, minutes: float, share: float) -> dict[str, o
     costly.cancel()
     busy = honest.p99()
     hostile = Hostile(port, honest, share)
-    sizes, worst = [], list[float]()
+    sizes, worst, memory = [], list[float](), Memory(pid)
+    watching = asyncio.ensure_future(memory.watch())
     for _ in range(10):
         seconds = 6 * minutes
         await asyncio.gather(traffic(seconds), hostile.attack(time.monotonic() + seconds))
@@ -170,6 +193,8 @@ async def soak(port: int, pid: int, minutes: float, share: float) -> dict[str, o
         honest.seconds.clear()
         await asyncio.sleep(0.5)
         sizes.append((round(resident(pid), 1), opened(pid)))
+    watching.cancel()
+    least, most, slope = memory.later()
     honest.seconds = worst
     loud = honest.p99()
     odd = {
@@ -193,6 +218,8 @@ async def soak(port: int, pid: int, minutes: float, share: float) -> dict[str, o
         "p99_ms": round(1000 * loud, 1),
         "p99_bound_ms": round(1000 * max(3 * quiet, quiet + 0.5), 1),
         "mib_and_files": sizes,
+        "second_half_mib": [round(least, 1), round(most, 1)],
+        "second_half_mib_a_minute": round(slope, 2),
     }
 
 
