@@ -8,7 +8,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: two test processes share two cores
@@ -111,9 +111,15 @@ def small_corpora() -> Iterator[None]:
     restore_corpora(before)
 
 
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays: looking through it for garbage took half a second each time."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays: looking through it for garbage takes half a second each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 SECONDS: dict[str, float] = {}

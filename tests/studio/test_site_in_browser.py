@@ -10,6 +10,7 @@ from anaphora.learn.pictures import keeping
 from anaphora.learn.site import build
 from conftest import until
 from hand_made import heard
+from sweeps import sweep
 
 pytestmark = pytest.mark.xdist_group("studio")
 SOME = (
@@ -34,7 +35,7 @@ def site(tmp_path_factory):
 
 def test_no_page_has_an_error(site, page):
     alike = {path for path in site.rglob("settings-*.html") if path.name != "settings-tag.html"}
-    for path in sorted(set(site.rglob("*.html")) - alike):
+    for path in sorted(set(site.rglob("*.html")) - alike)[:: sweep(5, 1)]:
         page.goto(path.as_uri(), wait_until="domcontentloaded")
         assert page.locator("h1").count() == 1, path
         assert page.troubles == [], path
@@ -44,7 +45,7 @@ def test_no_page_has_an_error(site, page):
 def test_everyone_can_use_it(site, page, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page.emulate_media(color_scheme=theme)
-    for name in SOME if theme == "light" else SOME[2:5]:
+    for name in SOME if theme == "light" else SOME[2:4]:
         page.goto((site / name).as_uri())
         found = axe.Axe().run(page).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], name
