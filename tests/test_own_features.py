@@ -62,7 +62,7 @@ def test_a_rate_of_frames_that_is_not_hop_is_an_error() -> None:
 def test_vectors_of_a_classifier_become_others(tmp_path: Path) -> None:
     m = an.Classifier("lstm", features=changes, **TINY).fit(ROWS, valid=ROWS, out=tmp_path / "run")
     assert m.inputs_.sizes == {"features": 6}
-    (seen,) = m.inputs_.encode([ROWS[0][0]], "rows")
+    (seen,) = m.inputs_.encode([ROWS[0][0]])
     assert seen.shape == (4, 6)
     again = an.load(tmp_path / "run", features=changes)
     assert again.predict([x for x, _ in ROWS]) == m.predict([x for x, _ in ROWS])

@@ -30,7 +30,7 @@ from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
 from anaphora.data.split import Split
 from anaphora.errors import DataError
-from anaphora.tasks.given import given_inputs
+from anaphora.kinds.kind import given_inputs
 
 Rows = list[tuple[str, str]]
 ROWS: Rows = [

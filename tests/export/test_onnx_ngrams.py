@@ -18,8 +18,8 @@ from onnx_cases import exported, some
 
 import anaphora as an
 from anaphora.cli.main import run
-from anaphora.data.labelled_inputs import NGramInputs
 from anaphora.data.ngrams import PACKED, NGramSet
+from anaphora.kinds.text import NGramInputs
 from hostile_json import variants
 
 FAST = {"embedding": 8, "char_ngrams": 4, **BASE}
@@ -155,9 +155,9 @@ def test_packed_ngrams_keep_their_order_and_are_small() -> None:
     assert packed == grams.packed()
     assert len(packed) < len(json.dumps(grams.known)) / 4
     given = {"kind": "ngrams", "words": 2, "characters": 5, "lowercase": True, "known": []}
-    again = NGramInputs.from_json(given, packed)
+    again = NGramInputs.from_facts(given, packed)
     assert again.grams == grams
-    assert np.array_equal(again.encode(["A good film"], "rows")[0], grams.encode("A good film"))
+    assert np.array_equal(again.encode(["A good film"])[0], grams.encode("A good film"))
     none = NGramSet(2, 0, False, ())
     assert none.with_packed(none.packed()) == none
     with pytest.raises(an.AnaphoraError, match="line break"):

@@ -100,7 +100,7 @@ def test_a_classifier_gives_equal_scores(settings: dict[str, Any], tmp_path: Pat
         opened(tmp_path / "out", kind) for kind in ("AutoModelForSequenceClassification", "AutoTokenizer")
     )
     given = tokens(TEXTS, return_tensors="pt", padding=True)
-    ours = torch.tensor(m._outputs(m._encode(TEXTS))).float()
+    ours = torch.tensor(m.session.outputs(m._encode(TEXTS))).float()
     with torch.no_grad():
         found = theirs(**given).logits
     close(ours, found)

@@ -201,7 +201,7 @@ def test_classifiers_have_equal_scores_and_labels(name: str, labels: int, tmp_pa
     with torch.no_grad():
         found = theirs(**asked).logits
         exact = theirs.double()(**asked).logits.float()
-    same(theirs, torch.tensor(m._outputs(m._encode(TEXTS))).float(), found, exact)
+    same(theirs, torch.tensor(m.session.outputs(m._encode(TEXTS))).float(), found, exact)
     assert m.predict(TEXTS) == [theirs.config.id2label[int(i)] for i in found.argmax(1)]
     round_trip(m, folder, tmp_path / "back")
 

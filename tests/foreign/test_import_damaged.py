@@ -39,7 +39,7 @@ def test_what_was_exported_is_imported_with_equal_scores(whole: Path, tmp_path: 
     m = classifier(norm_first=False, embedding_norm=True, pooling="first-tanh")
     again = an.load(whole, an.Classifier, device="cpu")
     assert again.predict(TEXTS) == m.predict(TEXTS)
-    ours, theirs = (torch.tensor(one._outputs(one._encode(TEXTS))) for one in (m, again))
+    ours, theirs = (torch.tensor(one.session.outputs(one._encode(TEXTS))) for one in (m, again))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
     again.export(tmp_path / "back", to="hf")
     first, second = (load_file(one / "model.safetensors") for one in (whole, tmp_path / "back"))

@@ -15,10 +15,10 @@ from anaphora.cli import main
 from anaphora.cli.answering import respond
 from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
+from anaphora.inference.torch_engine import score_inputs
 from anaphora.nn.windows import Looks
 from anaphora.tasks.classify.objective import choice_loss, mistakes
 from anaphora.tasks.classify.probing import as_colours
-from anaphora.tasks.reading import score_inputs
 from anaphora.tasks.registry import TASKS
 
 
@@ -30,7 +30,7 @@ def of_preset(preset: str) -> an.Classifier:
 @pytest.mark.parametrize("preset", PICTURES)
 def test_scores_alone_and_in_a_batch_of_64_are_the_same(preset):
     model = of_preset(preset)
-    inputs = model.inputs_.encode([x for x, _ in bars(64, seed=2)], "picture")
+    inputs = model.kinds.encode([x for x, _ in bars(64, seed=2)])
     together = score_inputs(model.model_, inputs)
     alone = np.concatenate([score_inputs(model.model_, [x]) for x in inputs])
     np.testing.assert_allclose(together, alone, atol=1e-5)
@@ -69,7 +69,7 @@ def test_colours_are_channels_and_scaled_by_themselves():
     model = tiny("grid-lstm", steps=2, scale="features").fit(rows, valid=rows[:4])
     assert model.inputs_.sizes == {"rows": 5, "columns": 4, "channels": 3}
     np.testing.assert_allclose(model.inputs_.mean, [0.5, 5, 50], rtol=0.2)
-    again = type(model.inputs_).from_json(json.loads(json.dumps(model.inputs_.to_json())))
+    again = type(model.inputs_).from_facts(json.loads(json.dumps(model.inputs_.to_facts())))
     np.testing.assert_array_equal(again.mean, model.inputs_.mean)
     assert again.size == (5, 4)
 

@@ -15,9 +15,9 @@ import anaphora as an
 from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
 from anaphora.errors import DataError, RunError, SettingsError
+from anaphora.inference.torch_engine import score_inputs
 from anaphora.tasks.classify.metrics import class_scores, confusion, number_scores, several_scores
 from anaphora.tasks.classify.objective import class_weights, classes_judged, drop_words, measure
-from anaphora.tasks.reading import score_inputs
 
 LACKING = "completely lacking a good script, good actors and a good director"
 
@@ -35,7 +35,7 @@ def test_scores_alone_and_in_a_batch_of_64_are_the_same(preset):
     model = of_preset(preset)
     draw = random.Random(preset)
     asked = [" ".join(draw.choices("abc", k=draw.choice([1, 2, 5, 13, 60]))) for _ in range(63)] + [""]
-    inputs = model.inputs_.encode(asked, "rows")
+    inputs = model.inputs_.encode(asked)
     together = score_inputs(model.model_, inputs)
     alone = np.concatenate([score_inputs(model.model_, [x]) for x in inputs])
     np.testing.assert_allclose(together, alone, atol=1e-5)
@@ -45,7 +45,7 @@ def test_scores_alone_and_in_a_batch_of_64_are_the_same(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_vectors_alone_and_in_a_batch_are_the_same(preset):
     model = tiny(preset, steps=2).fit(waves(20), valid=waves(4, seed=1))
-    inputs = model.inputs_.encode([x for x, _ in waves(16, seed=2)], "rows")
+    inputs = model.inputs_.encode([x for x, _ in waves(16, seed=2)])
     alone = np.concatenate([score_inputs(model.model_, [x]) for x in inputs])
     np.testing.assert_allclose(score_inputs(model.model_, inputs), alone, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Every task has the same rooms: seven parts with the same names."""
+"""Every task has the same parts, and one without kinds three more rooms."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ SHAPE = {"info", "build", "objective", "inference", "metrics", "probing", "estim
 
 
 @pytest.mark.parametrize("command", sorted(TASKS))
-def test_a_task_has_seven_parts_and_nothing_else(command: str) -> None:
+def test_a_task_has_these_parts_and_nothing_else(command: str) -> None:
     folder = Path(anaphora.__file__).parent / "tasks" / command
     parts = {file.stem for file in folder.iterdir() if file.name not in ("__init__.py", "__pycache__")}
-    assert parts == SHAPE
+    assert parts == SHAPE - ({"inference"} if hasattr(estimator(command), "session") else set())
 
 
 @pytest.mark.parametrize("command", sorted(TASKS))
 def test_what_the_command_line_prints_lives_in_cli(command: str) -> None:
-    """Tasks return values; `cli.answering` has a module for each that makes text and JSON of them."""
-    answering = importlib.import_module(f"anaphora.cli.answering.{command}")
+    """Tasks return values; `cli.answering` makes text and JSON of them, by the kinds of a task or a module of its own."""
+    home = "session" if hasattr(estimator(command), "session") else command
+    answering = importlib.import_module(f"anaphora.cli.answering.{home}")
     assert list(inspect.signature(answering.asked).parameters)[1:2] == ["source"]
     assert list(inspect.signature(answering.answering).parameters) == ["model", "options"]
     assert not hasattr(estimator(command), "asked")
@@ -37,6 +38,15 @@ def test_what_the_command_line_prints_lives_in_cli(command: str) -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         assert "print" not in called, file
+
+
+def test_a_task_with_a_session_has_no_room_of_its_own() -> None:
+    """Whoever asks goes the same road: nothing of the task is written again where it is asked."""
+    root = Path(anaphora.__file__).parent
+    for command in sorted(one for one in TASKS if hasattr(estimator(one), "session")):
+        assert not (root / "cli" / "answering" / f"{command}.py").exists()
+        for room in ("serving/exchange/answers.py", "serving/exchange/types.py", "serving/protocol/tasks.py"):
+            assert f'"{command}"' not in (root / room).read_text(encoding="utf-8"), room
 
 
 def test_the_task_that_the_guide_walks_through_is_short() -> None:

@@ -101,7 +101,7 @@ def test_gradients_over_time_equal_finite_differences():
     found = gradients_over_time(model, model.model_, inputs, labels)
     cell = model.model_.encoder.recurrent.cells[0].double()
     output = model.model_.output.double()
-    x = torch.from_numpy(model.inputs_.encode(inputs, "rows")[0]).double()
+    x = torch.from_numpy(model.inputs_.encode(inputs)[0]).double()
     truth = float(model.targets_.encode(labels)[0])
 
     def loss(at: int, shift: torch.Tensor) -> float:

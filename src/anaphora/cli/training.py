@@ -153,7 +153,7 @@ def _next_steps(model: Any) -> list[tuple[str, str]]:
 
 def _report_seeds(model: Any, run: str, *, seconds: float, as_json: bool, new: bool) -> str:
     """The same for several seeds: mean ± standard deviation of every measure, and which run is best."""
-    from anaphora.tasks.result import plain_value
+    from anaphora.kinds.result import plain_value
 
     found = model.seeds_
     stopped = "interrupted" if found.left else "finished"

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from anaphora.data.sources.formats import ending_of, format_of, open_file
 from anaphora.data.sources.roles import KINDS, BadRow, Role, choose_columns, choose_input, with_parts
 from anaphora.data.sources.sentences import word_rows
@@ -36,19 +33,6 @@ def filled(
     full = [one for one in inputs if not is_blank(one)]
     found = iter(answer(full) if full else ())
     return [blank if is_blank(one) else next(found) for one in inputs]
-
-
-def filled_rows(
-    inputs: Sequence[Any], answer: Callable[[list[Any]], NDArray[np.float32]], width: int
-) -> NDArray[np.float32]:
-    """Return a row for each input, as `filled` does: of NaN for one that is blank."""
-    rows = [number for number, one in enumerate(inputs) if not is_blank(one)]
-    if len(rows) == len(inputs):
-        return answer(list(inputs))
-    found = np.full((len(inputs), width), np.nan, np.float32)
-    if rows:
-        found[rows] = answer([inputs[number] for number in rows])
-    return found
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.pictures import PICTURE_ENDINGS
 from anaphora.data.sources.arrays import as_sequence, is_array_file, is_ts, read_array, read_ts
 from anaphora.data.sources.labelled import read_file, read_npz
@@ -14,28 +13,29 @@ from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 
+Seen = Callable[[Any, str], Any]
+"""Raises a `DataError` that begins with the place of a sequence where the model cannot read it."""
 
-def sequence_batches(
-    name: str, inputs: VectorInputs, scan: str, field: str = "sequence"
-) -> Iterator[list[Any]]:
-    """Return the sequences of a file in batches, each of them of the form that ``inputs`` are of.
+
+def sequence_batches(name: str, seen: Seen, scan: str, field: str = "sequence") -> Iterator[list[Any]]:
+    """Return the sequences of a file in batches, each of them of a form that ``seen`` takes with its place.
 
     The forms of a file: ``.npz`` with X; ``.ts``; ``.npy`` or IDX with many sequences (of one feature or more); ``.csv`` or a
     picture with a single one; a list of such files, one per line (further columns do not matter); JSON lines, each a sequence
     or an object with it in ``field``. Standard input (``-``) has JSON lines.
     """
-    return of_form(_placed_batches(name, scan, field), inputs, scan)
+    return of_form(_placed_batches(name, scan, field), seen)
 
 
 Placed = list[tuple[str, Any]]
 """Sequences, each with the place where it stands."""
 
 
-def of_form(batches: Iterable[Placed], inputs: VectorInputs, scan: str) -> Iterator[list[Any]]:
-    """Return the sequences of some batches; a `DataError` with the place of one that has another form than ``inputs``."""
+def of_form(batches: Iterable[Placed], seen: Seen) -> Iterator[list[Any]]:
+    """Return the sequences of some batches; a `DataError` with the place of one that has another form than those of training."""
     for batch in batches:
         for place, x in batch:
-            inputs.seen(x, place, scan)
+            seen(x, place)
         yield [x for _, x in batch]
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.data.labelled_inputs import VectorInputs
-from anaphora.data.labelled_targets import Targets
-from anaphora.data.sources.arrays import Array
 from anaphora.data.symbols import PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 
@@ -81,27 +77,6 @@ class Reader:
     def _rows(self, symbols: list[int], words: Sequence[str]) -> Words:
         rows = [[symbol, *self._spellings[word]] for symbol, word in zip(symbols, words, strict=True)]
         return np.array(rows, dtype=np.int32).reshape(-1, 1 + LONGEST_SPELLING)
-
-
-@dataclass(frozen=True)
-class FrameReader:
-    """Frames to numbers, scaled as the training data ask for, and what the labels of frames are."""
-
-    inputs: VectorInputs
-    targets: Targets
-    letters = None
-
-    def read(self, sequences: Sequence[Any]) -> list[Array]:
-        """An array ``(time, features)`` for each sequence."""
-        return self.inputs.encode(sequences, "rows")
-
-    def to_json(self) -> dict[str, Any]:
-        return {"inputs": self.inputs.to_json(), "targets": self.targets.to_json()}
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> FrameReader:
-        """What `to_json` wrote; a ValueError or LookupError where it is something else."""
-        return cls(VectorInputs.from_json(given["inputs"]), Targets.from_json(given["targets"]))
 
 
 def learn_words(sentences: Iterable[Sequence[str]], *, vocab_size: int, lowercase: bool) -> Tokenizer:

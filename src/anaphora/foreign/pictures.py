@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.resampling import Filter, Fit
 from anaphora.errors import RunError
 from anaphora.foreign.folder import read_json
+from anaphora.kinds.vectors import VectorInputs
 
 FILE = "preprocessor_config.json"
 _FILTERS: dict[int, Filter] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}

@@ -22,7 +22,7 @@ from anaphora.errors import AnaphoraError, DataError
 from anaphora.files import parse_json, read_bytes
 from anaphora.files.arrays import check_header
 from anaphora.files.writing import make_folder, replace_file
-from anaphora.training.tables import html_table
+from anaphora.kinds.result import html_table
 
 SCHEMA = 2
 AXES = frozenset(

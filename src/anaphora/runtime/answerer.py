@@ -13,8 +13,8 @@ from anaphora.data.pictures import Row, among, rows_of
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
-from anaphora.runtime.folder import Exported, Session
-from anaphora.runtime.given import check_finite
+from anaphora.inference.session import check_finite
+from anaphora.runtime.folder import Exported, OnnxGraph
 from anaphora.runtime.stored import stored_tokenizer
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -35,8 +35,8 @@ class Answerer:
             self.size = (int(height), int(width))
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
-        self._model = Session(exported, threads=threads)
-        self._picture = Session(exported, "picture", threads=threads) if facts.get("seeing") else None
+        self._model = OnnxGraph(exported, threads=threads)
+        self._picture = OnnxGraph(exported, "picture", threads=threads) if facts.get("seeing") else None
 
     def predict(self, inputs: Iterable[Any]) -> list[str]:
         """The answer to each ``(picture, question)`` or ``(picture, question, choices)``."""

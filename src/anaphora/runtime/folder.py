@@ -158,7 +158,7 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
-class Session:
+class OnnxGraph:
     """A graph that runs on the CPU: ``session(symbols=…, lengths=…)`` gives its outputs by name."""
 
     def __init__(self, exported: Exported, graph: str = "model", *, threads: int = 0):

@@ -18,8 +18,8 @@ from anaphora.data.series_readers import open_series, read_as
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError, SettingsError
-from anaphora.runtime.folder import Exported, Session
-from anaphora.runtime.given import check_finite
+from anaphora.inference.session import check_finite
+from anaphora.runtime.folder import Exported, OnnxGraph
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Forecaster:
             self._chain = _chain(facts.get("chain"), len(self.columns.targets))
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
-        self._session = Session(exported, threads=threads)
+        self._session = OnnxGraph(exported, threads=threads)
 
     def predict(
         self, data: Any, *, horizon: int = 0, interval: float = 0.0, sample: bool = False, seed: int = 1

@@ -14,8 +14,10 @@ from anaphora.data.batches.pooled import ROWS, Symbols, by_windows
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.runtime.folder import Array, Exported, Session
-from anaphora.runtime.given import check_finite, given_texts
+from anaphora.inference.session import check_finite
+from anaphora.kinds.kind import given_inputs
+from anaphora.kinds.text import texts_of
+from anaphora.runtime.folder import Array, Exported, OnnxGraph
 from anaphora.runtime.searching import sample
 from anaphora.runtime.states import State, Steps
 from anaphora.runtime.stored import stored_tokenizer
@@ -42,15 +44,15 @@ class LanguageModel:
             self._usual = dict(facts["sample"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
-        self._model = Session(exported, threads=threads)
+        self._model = OnnxGraph(exported, threads=threads)
         self._masked = "lengths" in self._model.described.inputs
         windowed = "step" in exported.graphs
-        self._steps: Steps = Steps(Session(exported, "step", threads=threads) if windowed else self._model)
+        self._steps: Steps = Steps(OnnxGraph(exported, "step", threads=threads) if windowed else self._model)
         self._windowed = windowed
 
     def predict(self, texts: Iterable[str]) -> list[float | None]:
         """Return log p of each text as a line, in nats; None for a text with nothing in it."""
-        return filled(given_texts(texts), self._log_probs)
+        return filled(texts_of(given_inputs(texts, {})), self._log_probs)
 
     def _log_probs(self, texts: list[str]) -> list[float]:
         self._check_one_way("the probability of a line")
@@ -68,7 +70,7 @@ class LanguageModel:
 
     def rank(self, alternatives: Iterable[str]) -> list[tuple[str, float]]:
         """The alternatives with log p of each, the most probable first."""
-        texts = given_texts(alternatives)
+        texts = texts_of(given_inputs(alternatives, {}))
         return sorted(zip(texts, self._log_probs(texts), strict=True), key=lambda pair: -pair[1])
 
     def sample(

@@ -8,11 +8,10 @@ from typing import Any
 from anaphora.errors import RunError
 from anaphora.runtime.answerer import Answerer
 from anaphora.runtime.captioner import Captioner
-from anaphora.runtime.classifier import Classifier
-from anaphora.runtime.embedder import Embedder
 from anaphora.runtime.folder import read_folder
 from anaphora.runtime.forecaster import Forecaster
 from anaphora.runtime.language import LanguageModel
+from anaphora.runtime.reader import Classifier, Embedder
 from anaphora.runtime.tagger import Tagger
 from anaphora.runtime.transcriber import Transcriber
 from anaphora.runtime.translator import Translator

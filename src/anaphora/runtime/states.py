@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from anaphora.runtime.folder import Array, Session
+from anaphora.runtime.folder import Array, OnnxGraph
 
 NEW = "new_"
 State = dict[str, Array]
@@ -15,7 +15,7 @@ State = dict[str, Array]
 class Steps:
     """``log_probs, state = steps(symbols, state)``; ``symbols`` ``(rows,)``, or ``(rows, time)`` as the graph takes them."""
 
-    def __init__(self, session: Session):
+    def __init__(self, session: OnnxGraph):
         self._session = session
         self._axes = {name: axes for name, axes in session.described.inputs.items() if name != "symbols"}
         self._kept = set(session.described.kept)

@@ -13,11 +13,13 @@ from anaphora.data.sources.sentences import given_sentences
 from anaphora.data.symbols import PAD
 from anaphora.data.tag_learnt import Learnt
 from anaphora.data.tag_schemes import allowed
-from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader
+from anaphora.data.tag_vocabulary import Letters, Reader
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
-from anaphora.runtime.folder import Exported, Session
-from anaphora.runtime.given import check_finite, given_list
+from anaphora.inference.session import check_finite
+from anaphora.kinds.kind import given_inputs
+from anaphora.kinds.vectors import FrameReader
+from anaphora.runtime.folder import Exported, OnnxGraph
 from anaphora.runtime.pieces import Pieces
 from anaphora.runtime.stored import stored_tokenizer
 
@@ -53,7 +55,7 @@ class Tagger:
             self._threshold = float(exported.facts["threshold"])
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
-        self._session = Session(exported, threads=threads)
+        self._session = OnnxGraph(exported, threads=threads)
         self._name = next(iter(self._session.described.inputs))
 
     def predict(self, sentences: Iterable[Any]) -> list[list[Any]]:
@@ -91,7 +93,7 @@ class Tagger:
     def _emissions(self, sentences: Iterable[Any]) -> list[Floats]:
         """The scores ``(time, tags)`` of each sentence, in order."""
         if isinstance(self._reader, FrameReader):
-            rows: list[Any] = list(self._reader.read(given_list(sentences)))
+            rows: list[Any] = list(self._reader.read(given_inputs(sentences, {})))
         else:
             rows = list(self._reader.read(given_sentences(sentences)))
         if self._pieces is not None:

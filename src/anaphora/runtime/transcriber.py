@@ -17,7 +17,7 @@ from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import parse_json
 from anaphora.runtime import ctc
-from anaphora.runtime.folder import Exported, Session
+from anaphora.runtime.folder import Exported, OnnxGraph
 from anaphora.runtime.ruled import FirstSteps, RuledSteps
 from anaphora.runtime.searching import Stepping, beam, named_when_not_finite
 from anaphora.runtime.sound import Ear, Frames
@@ -59,7 +59,7 @@ class Transcriber:
                 raise ValueError(f"it has no symbols {self._never}")
         except (LookupError, TypeError, ValueError, AttributeError, DataError) as error:
             raise exported.damaged(error) from None
-        self._frames = Session(exported, threads=threads) if "model" in exported.graphs else None
+        self._frames = OnnxGraph(exported, threads=threads) if "model" in exported.graphs else None
         self._encoder = None if self._frames is not None else Encoder(exported, threads=threads)
 
     def predict(self, inputs: Iterable[Any], *, details: bool = False, **options: Any) -> list[Any]:

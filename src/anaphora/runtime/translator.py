@@ -13,8 +13,9 @@ from anaphora.data.asked import filled
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
 from anaphora.errors import DataError
+from anaphora.kinds.kind import given_inputs
+from anaphora.kinds.text import texts_of
 from anaphora.runtime.folder import Exported
-from anaphora.runtime.given import given_texts
 from anaphora.runtime.stored import stored_pair
 from anaphora.runtime.writer import ROWS, Encoder, Output, Searching, best_of, check_n_best, searched_outputs
 from anaphora.search._hypothesis import NBest
@@ -61,7 +62,7 @@ class Translator:
                 drawn=asked.decode == "sample",
             )
 
-        return filled(given_texts(texts), answer, [Output("", 0.0, 0.0, True)])
+        return filled(texts_of(given_inputs(texts, {})), answer, [Output("", 0.0, 0.0, True)])
 
     def _all(
         self, sources: Sequence[Sequence[int]], s: CompleteSearch, n_best: int, around: Around

@@ -9,7 +9,7 @@ from typing import Any
 from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
 from anaphora.errors import DataError, SettingsError
-from anaphora.runtime.folder import Array, Exported, Session
+from anaphora.runtime.folder import Array, Exported, OnnxGraph
 from anaphora.runtime.ruled import RuledSteps
 from anaphora.runtime.searching import Stepping, beam, least_risk, named_when_not_finite, sample
 from anaphora.runtime.states import State, Steps
@@ -43,8 +43,8 @@ class Encoder:
     """The graph of what is read, and the steps of what is written of it."""
 
     def __init__(self, exported: Exported, *, threads: int = 0):
-        self._encoder = Session(exported, "encoder", threads=threads)
-        self.steps = Steps(Session(exported, "step", threads=threads))
+        self._encoder = OnnxGraph(exported, "encoder", threads=threads)
+        self.steps = Steps(OnnxGraph(exported, "step", threads=threads))
 
     def __call__(self, **inputs: Array) -> tuple[State, dict[str, Array]]:
         """The first states, a row for each input, and what else the encoder says."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from anaphora.inference.session import Cost
 from anaphora.serving.refusals import Refusal, busy, unusable
-from anaphora.web.cost import Cost
 
 
 @dataclass(frozen=True)

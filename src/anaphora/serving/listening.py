@@ -24,6 +24,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from anaphora.cancellation import Stopped
 from anaphora.errors import AnaphoraError
 from anaphora.files import parse_json
+from anaphora.inference.session import Cost
 from anaphora.ops.invariant import batch_invariant
 from anaphora.serving.exchange.inputs import A_SECOND
 from anaphora.serving.guard import as_refusal
@@ -32,7 +33,7 @@ from anaphora.tasks.transcribe.inference.session import Session
 from anaphora.tasks.transcribe.inference.streaming import WINDOW, HearingAsItArrives, open_hearing
 from anaphora.tasks.transcribe.inference.updates import Endpoint, Update
 from anaphora.tasks.transcribe.inference.words import Transcript, Word
-from anaphora.web.cost import Cost, cost_of
+from anaphora.web.cost import cost_of
 from anaphora.web.listening import ReaderInTime
 
 if TYPE_CHECKING:

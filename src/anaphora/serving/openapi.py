@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from anaphora._version import __version__
 from anaphora.serving.exchange.options import options_of
-from anaphora.serving.exchange.types import OUTPUTS, Failure, Infer, Inferred
+from anaphora.serving.exchange.types import Failure, Infer, Inferred
 from anaphora.serving.requests import json_response
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def request_model(served: Served) -> Model:
     """The body of ``/predict`` of a run: its inputs, ``details``, and the options of its task."""
     most = served.limits.inputs
     fields: dict[str, Any] = {
-        "inputs": (_listed(served.exchange.reader.json), Field(min_length=1, max_length=most)),
+        "inputs": (_listed(served.exchange.doors.schema), Field(min_length=1, max_length=most)),
         "details": (bool, Field(False, description="Scores and probabilities beside each output.")),
     }
     for name, info in options_of(served.task).items():
@@ -125,7 +125,7 @@ def answer_model(served: Served) -> Model:
     """The answer of ``/predict`` of a run."""
     fields: dict[str, Any] = dict.fromkeys(("run", "task", "version"), (str, ...))
     fields["outputs"] = (
-        _listed(OUTPUTS[served.task.command]),
+        _listed(served.exchange.schema),
         Field(description="One for each input, in order."),
     )
     return create_model(f"{_title(served)}Answer", **fields)

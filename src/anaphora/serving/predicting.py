@@ -12,7 +12,8 @@ from starlette.routing import BaseRoute, Route
 
 from anaphora.data.sources.formats import ending_of
 from anaphora.files import parse_json
-from anaphora.serving.exchange.inputs import Question, Text, Words
+from anaphora.kinds.doors import Bounds
+from anaphora.serving.exchange.inputs import Question
 from anaphora.serving.refusals import Refusal, malformed, unusable
 from anaphora.serving.requests import (
     LARGE,
@@ -65,7 +66,7 @@ def about(served: Served) -> dict[str, Any]:
         "task": served.task.command,
         "model": str(served.config.settings.model),  # type: ignore[attr-defined]
         "version": served.version,
-        "input": served.exchange.reader.kind,
+        "input": served.exchange.doors.name,
         "options": ["details", *served.exchange.option_names()],
     }
 
@@ -95,7 +96,9 @@ async def _read(request: Request, served: Served) -> Read:
     content = await request.body()
     exchange = served.exchange
     return await _in_thread(
-        served, lambda: [exchange.checked(exchange.reader.upload(content, "the body"), 1)], len(content)
+        served,
+        lambda: [exchange.checked(exchange.doors.from_bytes(content, "the body", exchange.bounds), 1)],
+        len(content),
     ), options
 
 
@@ -111,37 +114,41 @@ async def _form(request: Request, served: Served, asked: dict[str, Any]) -> Read
     texts = [value for name, value in fields if name == INPUTS]
     rest = [(name, value) for name, value in fields if name not in (INPUTS, "question", "choices")]
     options = exchange.options({**asked, **typed(rest)})
-    reader = exchange.reader
+    doors, bounds = exchange.doors, exchange.bounds
     table = next(
         (name for name in (file.filename or "" for file in files) if ending_of(name) in TABLES), None
     )
-    if table is not None and isinstance(reader, Text | Words):
+    if table is not None and doors.textual:
         raise unusable(
             f"{' '.join(table.split())[:80]} is a table, and a file is read as one text here; send its rows as JSON, or ask `anaphora predict`."
         )
-    if texts and not isinstance(reader, Text | Words):
+    if texts and not doors.textual:
         raise unusable("inputs of this run are files or JSON, not fields of text; attach a file.")
 
     exchange.spelled(sum(len(value) for _, value in fields))
-    textual = isinstance(reader, Text | Words)
     size = sum(map(len, contents))
-    if textual and size > 4 * limits.characters:
+    if doors.textual and size > 4 * limits.characters:
         exchange.spelled(size // 4)
 
     def read() -> list[Any]:
-        if isinstance(reader, Question):
-            return exchange.gathered(_questions(reader, contents, fields))
-        uploads = [reader.upload(content, f"input {i}") for i, content in enumerate(contents, start=1)]
-        return exchange.gathered([*(reader.read(text, "inputs") for text in texts), *uploads])
+        if isinstance(doors, Question):
+            return exchange.gathered(_questions(doors, bounds, contents, fields))
+        uploads = [doors.from_bytes(one, f"input {i}", bounds) for i, one in enumerate(contents, start=1)]
+        return exchange.gathered([*(doors.from_json(text, "inputs", bounds) for text in texts), *uploads])
 
     return await _in_thread(served, read, size + sum(len(value) for _, value in fields)), options
 
 
-def _questions(reader: Question, contents: list[bytes], fields: list[tuple[str, str]]) -> list[Any]:
+def _questions(
+    doors: Question, bounds: Bounds, contents: list[bytes], fields: list[tuple[str, str]]
+) -> list[Any]:
     """A picture with each of its questions, or each picture with its question."""
     questions = [value for name, value in fields if name == "question"]
     choices = [value for name, value in fields if name == "choices"] or None
-    pictures = [reader.picture.upload(content, f"picture {i}") for i, content in enumerate(contents, start=1)]
+    pictures = [
+        doors.picture.from_bytes(content, f"picture {i}", bounds)
+        for i, content in enumerate(contents, start=1)
+    ]
     if len(pictures) == 1:
         pictures *= len(questions)
     if not questions or len(pictures) != len(questions):
@@ -149,13 +156,12 @@ def _questions(reader: Question, contents: list[bytes], fields: list[tuple[str, 
             f"{len(pictures)} pictures and {len(questions)} fields question do not fit; send as many."
         )
     both = enumerate(zip(pictures, questions, strict=True), start=1)
-    return [reader.joined(picture, question, choices, f"input {i}") for i, (picture, question) in both]
+    return [doors.joined(picture, question, choices, f"input {i}", bounds) for i, (picture, question) in both]
 
 
 async def _in_thread(served: Served, read: Callable[[], list[Any]], size: int) -> list[Any]:
     """Short texts are read at once; what has to be unpacked, and all that is large, in a thread, so that other requests go on."""
-    textual = isinstance(served.exchange.reader, Text | Words)
-    return await reading(read, size if textual else max(size, LARGE + 1))
+    return await reading(read, size if served.exchange.doors.textual else max(size, LARGE + 1))
 
 
 def typed(fields: Iterable[tuple[str, str]]) -> dict[str, Any]:

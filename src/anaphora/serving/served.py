@@ -13,6 +13,7 @@ from typing import Any
 
 from anaphora.errors import AnaphoraError
 from anaphora.files import streamed
+from anaphora.inference.torch_engine import weight_of
 from anaphora.serving.batching import HOLD, Batcher, Job, Turns
 from anaphora.serving.exchange import Exchange, exchange_for
 from anaphora.serving.limits import Ledger, Limits
@@ -21,7 +22,7 @@ from anaphora.serving.refusals import late
 from anaphora.tasks.info import TaskInfo
 from anaphora.tasks.load import load
 from anaphora.tasks.recipe import Recipe
-from anaphora.web.cost import cost_of, weight_of
+from anaphora.web.cost import cost_of
 
 Stamp = tuple[tuple[int, int, int], ...]
 FILES = ("config.json", "tokenizer.json", "learnt.json", "model.safetensors")

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from anaphora.data.audio.preprocessing import Usual
-from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import PACKED
 from anaphora.data.series_scale import Columns
@@ -28,6 +27,9 @@ from anaphora.errors import DataError, RunError
 from anaphora.files import parse_json, read_bytes
 from anaphora.files.schemas import checked
 from anaphora.files.writing import reading, replace_file, writing
+from anaphora.kinds.kind import InputKind
+from anaphora.kinds.text import NGramInputs, TextInputs
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.settings import TextSettings
 from anaphora.settings.own import trusting
 from anaphora.settings.text import SidesSettings
@@ -141,18 +143,18 @@ def _symbols_alone(kind: type[T]) -> Artifacts:
 
 # ---------------------------------------------------------------------- inputs of several kinds: classify, embed
 def _write_inputs(known: Mapping[str, Any]) -> Files:
-    inputs: Inputs = known["inputs_"]
+    inputs: InputKind = known["inputs_"]
     symbols: Files = {TOKENIZER: inputs.tokenizer.to_json()} if isinstance(inputs, TextInputs) else {}
     targets = {"targets": known["targets_"].to_json()} if "targets_" in known else {}
-    return symbols | _facts(1, {"inputs": inputs.to_json(), **targets})
+    return symbols | _facts(1, {"inputs": inputs.to_facts(), **targets})
 
 
-def _inputs(recipe: Recipe, folder: Path, given: dict[str, Any]) -> Inputs:
+def _inputs(recipe: Recipe, folder: Path, given: dict[str, Any]) -> InputKind:
     if given["kind"] == "vectors":
-        return VectorInputs.from_json(given, of_vectors(getattr(recipe.settings, "features", "none")))
+        return VectorInputs.from_facts(given, of_vectors(getattr(recipe.settings, "features", "none")))
     if given["kind"] == "ngrams":
-        return NGramInputs.from_json(given)
-    return TextInputs.from_json(_tokenizer(Tokenizer, recipe, folder), given)
+        return NGramInputs.from_facts(given)
+    return TextInputs.from_facts(_tokenizer(Tokenizer, recipe, folder), given)
 
 
 def _read_classifier(recipe: Recipe, folder: Path) -> dict[str, Any]:

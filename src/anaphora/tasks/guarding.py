@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 from torch import nn
 
 from anaphora.errors import DataError
+from anaphora.inference.session import NotFiniteError
 from anaphora.native.cuda import check_kernels
 from anaphora.ops.invariant import batch_invariant
-from anaphora.tasks.given import NotFiniteError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Item = TypeVar("Item")

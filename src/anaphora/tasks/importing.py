@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers.own import EngineTokenizer
@@ -15,6 +14,7 @@ from anaphora.foreign.architectures import ARCHITECTURES, SENSES
 from anaphora.foreign.folder import read_config_of, read_json
 from anaphora.foreign.mapping import Architecture, Head
 from anaphora.foreign.words import read_words
+from anaphora.kinds.text import TextInputs
 from anaphora.settings.base import suggestion
 from anaphora.settings.own import trusting
 from anaphora.settings.removed import REMOVED

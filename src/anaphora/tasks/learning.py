@@ -16,7 +16,7 @@ from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
 from anaphora.data.sources.sheet import Sheet
 from anaphora.errors import DataError
-from anaphora.tasks.given import column_of
+from anaphora.kinds.kind import column_of
 
 
 def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
-from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.symbols import SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.text import TextInputs
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.trace import Trace
@@ -195,18 +194,3 @@ class Asked:
         if words:
             return self.model._with_words(x, words), {"example": number}
         return x, {"example": number, "reference": reference}
-
-
-def numbers(text: str) -> NDArray[np.float64]:
-    """Numbers that were typed, (time, columns): a line for each step, columns with commas or spaces between."""
-    rows = []
-    for number, line in enumerate(filter(str.strip, text.replace(";", "\n").splitlines()), start=1):
-        try:
-            rows.append([float(word) for word in line.replace(",", " ").split()])
-        except ValueError:
-            raise DataError(
-                f"line {number} of the input is not numbers; type a line for each step, with spaces between columns."
-            ) from None
-    if not rows or len({len(row) for row in rows}) > 1:
-        raise DataError("the input must be lines of numbers, each with as many as the others.")
-    return np.array(rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
+from anaphora.kinds.result import Result
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.search import NBest
 from anaphora.search._hypothesis import different, widths
@@ -17,7 +18,6 @@ from anaphora.settings.own import parts_of
 from anaphora.settings.search import RISK_ONLY, SAMPLE_ONLY, CompleteSearch
 from anaphora.tasks.fusing import symbol_model
 from anaphora.tasks.given import named_when_not_finite
-from anaphora.tasks.result import Result
 
 
 @dataclass(frozen=True)

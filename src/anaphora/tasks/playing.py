@@ -135,9 +135,9 @@ def _collapse(trace: Trace) -> dict[str, Callable[[], Reel]]:
 
 
 def _course(model: Any, x: Any) -> Reel:
-    from anaphora.tasks.looking import numbers
+    from anaphora.kinds.vectors import typed_numbers
 
-    given = numbers(x) if isinstance(x, str) else x
+    given = typed_numbers(x) if isinstance(x, str) else x
     series = model._opened(given, role="test").series[0]
     values = model.columns_.standardised(series.values[-LONGEST:])
     system, y, driven = model.model_.seen_by(0, values)

@@ -1,21 +1,21 @@
-"""What the tasks share that make one answer of a whole sequence: inputs, an encoder, a pooling, outputs in batches."""
+"""What the tasks share that make one answer of a whole sequence: inputs, an encoder, a pooling, a session."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-import torch
 from torch import nn
 
-from anaphora.data.batches.padded import tensors_of
-from anaphora.data.batches.pooled import Input, in_order, together
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_inputs import TextInputs, VectorInputs
 from anaphora.data.symbols import BOS
 from anaphora.data.table import Table
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
+from anaphora.inference.session import Session
+from anaphora.inference.torch_engine import TorchEngine
+from anaphora.kinds.kind import Encoded, InputKind, Kinds
+from anaphora.kinds.text import TextInputs
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.classifier import BagEncoder, ConvolutionEncoder, VectorInput
 from anaphora.models.encoders import RecurrentEncoder
 from anaphora.models.pooling import (
@@ -31,8 +31,7 @@ from anaphora.models.pretrained.contextual import ContextualWords
 from anaphora.nn.embedding import Embedding
 from anaphora.settings.own import Part
 from anaphora.tasks.artifacts import learn_tokenizer
-from anaphora.tasks.estimator import Estimator, whatever_the_batch
-from anaphora.tasks.given import check_finite
+from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.parts import (
     ACTIVATIONS,
     ENDS,
@@ -45,7 +44,6 @@ from anaphora.tasks.plan import LOOK
 from anaphora.tasks.pretrained import context_reader
 
 FORMAT = 1
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def sequence_encoder(
@@ -113,17 +111,6 @@ def sequence_pooling(s: Any, width: int) -> nn.Module:
     return kinds[s.pooling]()
 
 
-@torch.no_grad()
-def score_inputs(model: Any, inputs: Sequence[Input]) -> Numbers:
-    """Scores ``(n, outputs)`` of all inputs, in their order."""
-    device = next(model.parameters()).device
-    found = np.zeros((len(inputs), model.outputs))
-    for rows in in_order(inputs, together(inputs)):
-        source, lengths = tensors_of([inputs[i] for i in rows], device)
-        found[rows] = model(source, lengths).double().cpu().numpy()
-    return found
-
-
 class SequenceReader(Estimator):
     """A task whose inputs are whole sequences: texts by a tokenizer, or vectors by their mean and scale (``inputs_``)."""
 
@@ -145,14 +132,32 @@ class SequenceReader(Estimator):
             return "text"
         return "numbers" if self.inputs_.size is None else "file"
 
-    def _encode(self, given: Sequence[Any]) -> list[Input]:
-        found: list[Input] = self.inputs_.encode(given, getattr(self.settings_, "scan", "rows"))
-        return found
+    @property
+    def kinds(self) -> Kinds:
+        """What goes in and what comes out, as they were learned."""
+        raise NotImplementedError
 
-    @whatever_the_batch
-    def _outputs(self, inputs: Sequence[Input]) -> Numbers:
-        """What the model puts out, ``(n, outputs)``; numbers that are not finite are an error."""
-        self.model_.eval()
-        found = score_inputs(self.model_, inputs)
-        check_finite(found, "input")
-        return found
+    @property
+    def _input(self) -> InputKind:
+        """What is read, scanned as the settings say."""
+        inputs: InputKind = self.inputs_
+        return (
+            inputs.reading(getattr(self.settings_, "scan", "rows"))
+            if isinstance(inputs, VectorInputs)
+            else inputs
+        )
+
+    @property
+    def _longest(self) -> int:
+        """Most steps of an input that are read."""
+        return int(self.settings_.max_tokens)
+
+    @property
+    def session(self) -> Session:
+        """The road to every answer of the model, as it is now."""
+        self._check_trained()
+        engine = TorchEngine(self.model_, invariant=self.settings_.batch_invariant)
+        return Session(self.kinds, engine)
+
+    def _encode(self, given: Sequence[Any]) -> list[Encoded]:
+        return self._input.encode(given)

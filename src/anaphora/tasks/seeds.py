@@ -23,9 +23,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from anaphora.errors import AnaphoraError, RunError, SettingsError
 from anaphora.files import is_folder, parse_json, read_bytes
 from anaphora.files.writing import copy_files, folder_for, remove, remove_file, replace_file, writing
+from anaphora.kinds.result import Result
 from anaphora.settings.own import parts_of
 from anaphora.tasks.recipe import Recipe
-from anaphora.tasks.result import Result
 from anaphora.tasks.teaching import has_teachers
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from anaphora.errors import AnaphoraError, RunError
+from anaphora.kinds.result import html_table
 from anaphora.nn.lora import has_adapters, merged
 from anaphora.settings.own import parts_of
 from anaphora.tasks.card import model_card
@@ -23,7 +24,6 @@ from anaphora.training.film import frame_weights
 from anaphora.training.precision import choose_device
 from anaphora.training.run import RunFolder
 from anaphora.training.saving import weights_of
-from anaphora.training.tables import html_table
 from anaphora.training.weights import first_not_finite, mismatch, save_weights, snapshot
 
 _SMALL = 1 << 24

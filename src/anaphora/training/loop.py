@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import RunError, TrainingError
+from anaphora.kinds.result import html_table
 from anaphora.settings import TrainingSettings
 from anaphora.training import distributed, saving
 from anaphora.training.bad_steps import BadSteps
@@ -26,7 +27,6 @@ from anaphora.training.progress import Clock, Reporter
 from anaphora.training.resuming import Resumed, go_back, take_up
 from anaphora.training.run import RunFolder
 from anaphora.training.step import Outcome
-from anaphora.training.tables import html_table
 from anaphora.training.tuning import NONE, Tuning
 from anaphora.training.weights import snapshot
 

@@ -7,37 +7,12 @@ model with more than a million parameters costs as many units as it has millions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from anaphora.inference.session import Cost, weighed
+from anaphora.inference.torch_engine import weight_of
 from anaphora.search._hypothesis import widths
 from anaphora.settings.search import most_symbols
-
-SMALL = {"cpu": 1_000_000, "cuda": 50_000_000}
-"""Parameters of a model whose step is the unit, by the device."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """``steps`` in units; ``reason``: the numbers that make it, for the one who asked."""
-
-    steps: int
-    reason: str
-
-    def excess(self, most: int) -> str | None:
-        """Return the sentence that refuses a request of more than ``most`` steps, or None."""
-        if self.steps <= most:
-            return None
-        return f"this costs {self.steps:,} steps ({self.reason}), and at most {most:,} are computed at once; ask for less."
-
-
-def weight_of(model: Any) -> int:
-    """Return what one step of a model costs: as often as its parameters are those of a small one, at least 1."""
-    parameters = getattr(model, "parameters", None)
-    found = list(parameters()) if callable(parameters) else []
-    small = SMALL.get(found[0].device.type, SMALL["cpu"]) if found else 1
-    count: int = sum(one.numel() for one in found)
-    return max(1, round(count / small))
 
 
 def tokenizer_of(estimator: Any) -> Any:
@@ -61,6 +36,10 @@ def cost_of(
         options: of ``predict``, such as ``beam`` and ``max_length``.
         weight: of the model, if it is known already.
     """
+    session = getattr(estimator, "session", None)
+    if session is not None:
+        found: Cost = session.cost(lengths, weight)
+        return found
     settings = estimator.settings_
 
     def option(name: str) -> Any:
@@ -88,7 +67,7 @@ def cost_of(
         extended, times = ahead * len(lengths), f"{times} × {ahead:,} steps ahead"
     elif command == "answer":
         times = f"{times} of {read:,} symbols"
-    return Cost(read * weight + extended * heavy, _weighed(times, weight))
+    return Cost(read * weight + extended * heavy, weighed(times, weight))
 
 
 def cost_of_drawing(
@@ -97,11 +76,7 @@ def cost_of_drawing(
     """Return the cost of ``texts`` drawn texts of ``length`` symbols for each of some prompts, of which the symbols are given."""
     written = len(prompts) * texts * length * (1 + alternatives // 4)
     reason = f"{len(prompts):,} prompts × {texts:,} texts × {length:,} symbols"
-    return Cost((sum(prompts) + written) * weight, _weighed(reason, weight))
-
-
-def _weighed(reason: str, weight: int) -> str:
-    return reason if weight == 1 else f"{reason}, each × {weight:,} for the size of the model"
+    return Cost((sum(prompts) + written) * weight, weighed(reason, weight))
 
 
 def _hypotheses(option: Any) -> int:

@@ -1,6 +1,6 @@
 """What ``anaphora predict`` prints: the values that each task returns, as text and as JSON.
 
-The module of a task has two functions. ``asked(model, source, options)`` reads a file: lists of `Item`s, as they arrive.
+The module of a task, or `session` for every task that has one, has two functions. ``asked(model, source, options)`` reads a file: lists of `Item`s, as they arrive.
 ``answering(model, options)`` makes the function that gives a `Response` for each of some inputs, in this process or in another.
 """
 
@@ -64,4 +64,4 @@ def _batch_by_batch(model: Any, source: str, options: Mapping[str, Any]) -> Iter
 
 
 def _home(model: Any) -> ModuleType:
-    return importlib.import_module(f"{__name__}.{model.command}")
+    return importlib.import_module(f"{__name__}.{'session' if hasattr(model, 'session') else model.command}")

@@ -14,7 +14,6 @@ from anaphora.data.asked import Asked as Row
 from anaphora.data.asked import asked_batches
 from anaphora.data.asked_vectors import numbered, of_form, sequence_batches
 from anaphora.data.files import TextFile
-from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.sources.arrays import read_array, read_arrays
 from anaphora.data.sources.conll import Block, Columns, form_of
 from anaphora.data.sources.formats import ending_of
@@ -22,8 +21,8 @@ from anaphora.data.sources.roles import as_words
 from anaphora.data.sources.sentences import split_words
 from anaphora.data.sources.tagged import read_csv, sequences_of
 from anaphora.data.streams import line_batches
-from anaphora.data.tag_vocabulary import FrameReader
 from anaphora.errors import DataError
+from anaphora.kinds.vectors import FrameReader, VectorInputs
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.tag.estimator import Tagger
@@ -84,12 +83,12 @@ def _frames(source: str, inputs: VectorInputs, learnt: Mapping[str, Any]) -> Ite
         if "X" not in arrays:
             raise DataError(f"{source} holds {', '.join(arrays) or 'nothing'}; it must hold X, the frames.")
         found = sequences_of(arrays["X"], arrays.get("lengths"), f"{source}: X")
-        return of_form([numbered(source, found)], inputs, "rows")
+        return of_form([numbered(source, found)], inputs.seen)
     if ending == ".npy":
-        return of_form([numbered(source, sequences_of(read_array(path), None, source))], inputs, "rows")
+        return of_form([numbered(source, sequences_of(read_array(path), None, source))], inputs.seen)
     if ending == ".csv" and learnt.get("columns"):
-        return of_form([[(source, read_csv(path, None, learnt["columns"])[0])]], inputs, "rows")
-    return sequence_batches(source, inputs, "rows", str(learnt.get("source_field") or "sequence"))
+        return of_form([[(source, read_csv(path, None, learnt["columns"])[0])]], inputs.seen)
+    return sequence_batches(source, inputs.seen, "rows", str(learnt.get("source_field") or "sequence"))
 
 
 def _form_to_tag(source: str, tags: Collection[str]) -> str:

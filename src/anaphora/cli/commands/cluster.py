@@ -28,7 +28,7 @@ def command(run: str, file: str, count: int, seed: int, source_field: str | None
 
     A line `cluster⇥text` for each input, in the order of FILE; cluster 1 is the largest.
     """
-    from anaphora.cli.answering.embed import read_inputs
+    from anaphora.cli.answering.session import read_inputs
     from anaphora.cli.output import emit, result, say
     from anaphora.cli.predicting import embedder_of
 

@@ -309,7 +309,7 @@ def _vectors(runs: tuple[str, ...], view: View, file: str | None) -> Trace:
     model = _model(runs, view)
     inputs = None
     if file is not None and model.embeds_inputs:
-        from anaphora.cli.answering.embed import read_inputs
+        from anaphora.cli.answering.session import read_inputs
 
         inputs = read_inputs(model, file, None)
     return Asked(model, runs[0]).vectors([] if file is not None and inputs is None else inputs)

@@ -37,7 +37,7 @@ def command(
 
     Each neighbour is a line `cosine⇥text`, the nearest first, with an empty line between queries.
     """
-    from anaphora.cli.answering.embed import read_inputs
+    from anaphora.cli.answering.session import read_inputs
     from anaphora.cli.output import emit, result
     from anaphora.cli.predicting import embedder_of
     from anaphora.errors import DataError

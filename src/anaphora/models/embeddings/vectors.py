@@ -16,6 +16,7 @@ from anaphora.data.files import lines_of
 from anaphora.errors import AnaphoraError, DataError, RunError
 from anaphora.files import parse_json
 from anaphora.files.schemas import checked
+from anaphora.kinds.vector import unit
 from anaphora.models.classical.arrays import load_arrays, reading, save_arrays
 from anaphora.models.embeddings import formats
 
@@ -174,13 +175,6 @@ class WordVectors:
         arrays, _ = load_arrays(path, KIND)
         with reading(path):
             return cls(unpack(arrays["words"], path), arrays["vectors"])
-
-
-def unit(matrix: Array) -> Array:
-    """Rows ``(n, d)`` divided by their lengths; zeros stay zeros."""
-    # in float64, row by row: the squares of large or small float32 numbers are beyond float32
-    lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))[:, None]
-    return np.asarray(matrix / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def pack(words: Sequence[str]) -> Array:

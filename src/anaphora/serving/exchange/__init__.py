@@ -1,7 +1,7 @@
 """What travels between a client and a run: inputs as JSON or files, options, and answers as JSON.
 
-`inputs` reads one input of each kind (a text, vectors, a picture, a recording, a series, a question), `options` checks what a
-request asks for, `answers` calls ``predict`` of each task and makes plain values of the results. `Exchange` holds the three for one run.
+`anaphora.kinds` and `inputs` read one input of each kind, `options` checks what a request asks for. A session answers, or `answers`
+calls ``predict`` of a task and makes plain values of the results. `Exchange` holds these for one run.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from anaphora.inference.session import Session
+from anaphora.kinds.doors import Doors
 from anaphora.serving.exchange.answers import ANSWERS
-from anaphora.serving.exchange.inputs import Reader, reader_for
+from anaphora.serving.exchange.inputs import bounds_of, doors_of, lengths_of, longest_of
 from anaphora.serving.exchange.options import checked_options, options_of
 from anaphora.serving.exchange.together import Sharing, apart, device_of, sharing_of
+from anaphora.serving.exchange.types import OUTPUTS
 from anaphora.serving.limits import Limits
 from anaphora.serving.refusals import unusable
 
@@ -23,10 +26,16 @@ class Exchange:
     def __init__(self, estimator: Any, limits: Limits):
         self.estimator, self.limits = estimator, limits
         self.task = estimator.task()
-        self.reader: Reader = reader_for(estimator, limits)
+        self.session: Session | None = getattr(estimator, "session", None)
+        self.doors: Doors = doors_of(estimator)
+        self.most = longest_of(estimator)
+        self.bounds = bounds_of(estimator, limits)
+        self._length = lengths_of(self.doors)
         self._device = device_of(estimator)
         self.sharing = sharing_of(
-            estimator, self.reader.example, lambda xs: self._answer(xs, {"details": True})
+            estimator,
+            lambda draw, length: self.doors.example(draw, length, self.most),
+            lambda xs: self._answer(xs, {"details": True}),
         )
 
     def read(self, given: Any) -> list[Any]:
@@ -37,7 +46,8 @@ class Exchange:
         if len(given) > self.limits.inputs:
             self.gathered(given)
         self.spelled(characters_in(given))
-        return self.gathered([self.reader.read(one, f"input {i}") for i, one in enumerate(given, start=1)])
+        read = self.doors.from_json
+        return self.gathered([read(one, f"input {i}", self.bounds) for i, one in enumerate(given, start=1)])
 
     def spelled(self, characters: int) -> None:
         """Raise a `Refusal` where the texts of a request have too many characters together to be cut into symbols."""
@@ -54,16 +64,21 @@ class Exchange:
 
     def checked(self, x: Any, number: int) -> Any:
         """The input, where it is not too long for the server or for the model, which would cut it."""
-        length, most = self.length(x), min(self.limits.length, self.reader.most)
+        length, most = self.length(x), min(self.limits.length, self.most)
         if length > most:
             raise unusable(
-                f"input {number} has {length:,} {self.reader.unit}, and at most {most:,} are read; make it shorter."
+                f"input {number} has {length:,} {self.doors.unit}, and at most {most:,} are read; make it shorter."
             )
         return x
 
+    @property
+    def schema(self) -> Any:
+        """The type of one answer as JSON."""
+        return OUTPUTS[self.task.command] if self.session is None else self.session.kinds.output.schema
+
     def length(self, x: Any) -> int:
         """Symbols, words or steps of an input, at least 1: what it costs."""
-        return max(1, self.reader.length(x))
+        return max(1, self._length(x))
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a request, checked: those of ``predict``, and ``details``."""
@@ -106,7 +121,11 @@ class Exchange:
             return self._answer(inputs, options)
 
     def _answer(self, inputs: list[Any], options: Mapping[str, Any]) -> list[Any]:
-        return ANSWERS[self.task.command](self.estimator, inputs, dict(options))
+        if self.session is None:
+            return ANSWERS[self.task.command](self.estimator, inputs, dict(options))
+        output = self.session.kinds.output
+        found = self.session.answer(inputs, {**options, "details": True})
+        return [output.answer(one, options) for one in found]
 
 
 def characters_in(given: Any) -> int:

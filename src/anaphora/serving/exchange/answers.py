@@ -1,4 +1,4 @@
-"""Answers of each task as JSON values: what ``predict`` gives, and with ``details`` every number beside it."""
+"""Answers of the tasks without a session as JSON values: what ``predict`` gives, and with ``details`` every number beside it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.asked import filled
+from anaphora.kinds.labels import ranked
+from anaphora.kinds.result import Result
 from anaphora.tasks.outputs import Output
-from anaphora.tasks.result import Result
 
 Options = dict[str, Any]
 Answer = Callable[[Any, list[Any], Options], list[Any]]
@@ -24,24 +25,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _classified(model: Any, inputs: list[Any], options: Options) -> list[Any]:
-    top = options.get("top", 1)
-
-    def answer(full: list[Any]) -> list[Any]:
-        found = model.predict(full, threshold=options.get("threshold"), details=True)
-        if top > 1:
-            return [_best(one.probabilities, top, "label") for one in found]
-        return [plain(one if options["details"] else one.label) for one in found]
-
-    return filled(inputs, answer, [] if top > 1 else None)
-
-
-def _best(chances: dict[Any, float], top: int, name: str) -> list[Any]:
-    """The most probable first; of equal ones the first."""
-    order = sorted(chances, key=lambda one: -chances[one])[:top]
-    return [{name: plain(one), "probability": chances[one]} for one in order]
 
 
 def _tagged(model: Any, inputs: list[Any], options: Options) -> list[Any]:
@@ -79,7 +62,7 @@ def _answered(model: Any, inputs: list[Any], options: Options) -> list[Any]:
     top = options.get("top", 1)
     if top > 1:
         rows = model.predict_proba(inputs).tolist()
-        return [_best(dict(zip(model.answers_, row, strict=True)), top, "answer") for row in rows]
+        return [ranked(dict(zip(model.answers_, row, strict=True)), top, "answer") for row in rows]
     return [plain(one) for one in model.predict(inputs, details=options["details"])]
 
 
@@ -87,14 +70,7 @@ def _forecast(model: Any, inputs: list[Any], options: Options) -> list[Any]:
     return [plain(one) for one in model.predict(inputs, **options)]
 
 
-def _embedded(model: Any, inputs: list[Any], options: Options) -> list[Any]:
-    return filled(
-        inputs, lambda full: [plain(one) for one in model.predict(full, details=options["details"])]
-    )
-
-
 ANSWERS: dict[str, Answer] = {
-    "classify": _classified,
     "tag": _tagged,
     "language": _read,
     "translate": _written,
@@ -102,6 +78,5 @@ ANSWERS: dict[str, Answer] = {
     "caption": _written,
     "answer": _answered,
     "forecast": _forecast,
-    "embed": _embedded,
 }
 """By the command of the task."""

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from anaphora.kinds.labels import Ranked
+
 
 class File(BaseModel):
     """The bytes of a file."""
@@ -20,11 +22,9 @@ class Recording(BaseModel):
     rate: int = Field(ge=1, description="Samples a second.")
 
 
-TextInput = Annotated[str, Field(description="A text.")]
 SentenceInput = Annotated[
     str | list[str], Field(description="A sentence with spaces between words, or its words.")
 ]
-VectorsInput = Annotated[list[list[float]], Field(description="Numbers (time, features).")]
 SeriesInput = Annotated[
     list[float] | list[list[float | None]],
     Field(description="Numbers (time, columns); null where a value is not known."),
@@ -47,21 +47,6 @@ class QuestionInput(BaseModel):
     picture: PictureInput
     question: str
     choices: list[str] | None = Field(None, description="The answers to choose among; all if not given.")
-
-
-class Classified(BaseModel):
-    """A label (several, or a number) with the probability of every class."""
-
-    label: str | int | float | bool | list[str]
-    probabilities: dict[str, float]
-
-
-class Ranked(BaseModel):
-    """One of the ``top`` most probable."""
-
-    label: str | None = None
-    answer: str | None = None
-    probability: float
 
 
 class Tagged(BaseModel):
@@ -121,15 +106,7 @@ class Forecast(BaseModel):
     level: float
 
 
-class Vector(BaseModel):
-    """The vector of an input, and how many symbols were read for it."""
-
-    vector: list[float]
-    read: int
-
-
 OUTPUTS: dict[str, Any] = {
-    "classify": str | int | float | bool | list[str] | Classified | list[Ranked] | None,
     "tag": list[str | int | float | list[str]] | Tagged,
     "language": float | Read | None,
     "translate": str | Written | list[Written],
@@ -137,7 +114,6 @@ OUTPUTS: dict[str, Any] = {
     "caption": str | Written | list[Written],
     "answer": str | Answered | list[Ranked],
     "forecast": list[list[float]] | Forecast,
-    "embed": list[float] | Vector | None,
 }
 """One output of each task: as it is, and with ``details``."""
 

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from anaphora._version import __version__
-from anaphora.serving.exchange.inputs import Text, Words
 from anaphora.serving.protocol.tasks import input_specs, inputs_of, output_specs, outputs_of
 from anaphora.serving.protocol.tensors import Tensor, read_tensors
 from anaphora.serving.refusals import Refusal, malformed, unknown, unusable
@@ -48,7 +47,7 @@ def routes(server: Server) -> list[BaseRoute]:
             "versions": [served.version],
             "platform": f"anaphora_{served.task.command}",
         }
-        specs = {"inputs": input_specs(served.exchange.reader), "outputs": output_specs(served.exchange)}
+        specs = {"inputs": input_specs(served.exchange), "outputs": output_specs(served.exchange)}
         return json_response({**found, **specs})
 
     async def ready(request: Request) -> Response:
@@ -67,7 +66,7 @@ def routes(server: Server) -> list[BaseRoute]:
                 tensors = read_tensors(head.get("inputs"), tail, texts=server.limits.inputs)
                 return inputs_of(served.exchange, tensors)
 
-            textual = isinstance(served.exchange.reader, Text | Words)
+            textual = served.exchange.doors.textual
             inputs = await reading(read, len(await request.body()) if textual else LARGE + 1)
             answers = await while_there(request, served.ask(inputs, options, client_of(request)))
             return _response(

@@ -14,6 +14,7 @@ from anaphora.data.labelled_targets import UNKNOWN
 from anaphora.data.pictures import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.inference.session import check_finite
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.own import OwnAnswers
 from anaphora.models.seeing import read_picture_weights
@@ -33,7 +34,6 @@ from anaphora.tasks.answer.objective import (
 )
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.artifacts import learn_tokenizer
-from anaphora.tasks.given import check_finite
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel

@@ -10,8 +10,8 @@ import numpy as np
 
 from anaphora.data.pictures import Row, among, listed_choices, rows_of, spoken
 from anaphora.errors import DataError
+from anaphora.kinds.result import Result
 from anaphora.tasks.answer.objective import Asked, Ids
-from anaphora.tasks.result import Result
 
 __all__ = [
     "Answer",

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.inference.session import NotFiniteError
 from anaphora.native.cuda import check_kernels
 from anaphora.tasks.bulk.windows import Item, in_parts, in_windows
 from anaphora.tasks.bulk.worker import Note, Outcome, attempt, made
 from anaphora.tasks.bulk.workers import Workers, most_workers
-from anaphora.tasks.given import NotFiniteError
 
 PART = 128
 """Inputs that are answered together."""

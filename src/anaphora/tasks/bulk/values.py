@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.errors import DataError
+from anaphora.kinds.result import Result, plain_value
 from anaphora.tasks.bulk.engine import Bulk
 from anaphora.tasks.bulk.outfile import OutFile
 from anaphora.tasks.bulk.windows import item
 from anaphora.tasks.bulk.worker import Answer, Asked
-from anaphora.tasks.result import Result, plain_value
 from anaphora.training.weights import digest_of
 
 MAKER = "anaphora.tasks.bulk.values:answering"

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from anaphora.data.batches.pooled import Input
 from anaphora.data.contexts import Context
-from anaphora.data.labelled_inputs import NGramInputs, TextInputs, VectorInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.ngrams import NGramSet
 from anaphora.data.symbols import BOS, SPELLINGS
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import SettingsError
+from anaphora.inference.torch_engine import score_inputs
+from anaphora.kinds.text import NGramInputs, TextInputs
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.classical.calibration import sharpness
 from anaphora.models.classical.ngram.classifier import NGramClassifier, log_ratio, mean_number
 from anaphora.models.classical.rocket import RocketClassifier
@@ -48,7 +50,7 @@ from anaphora.tasks.pretrained import (
     rested_weights,
     vector_weights,
 )
-from anaphora.tasks.reading import score_inputs, sequence_encoder, sequence_pooling
+from anaphora.tasks.reading import sequence_encoder, sequence_pooling
 from anaphora.tasks.tuning import usual_training
 
 Direct = NGramClassifier | RocketClassifier

@@ -12,16 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.asked import filled
 from anaphora.data.batches.padded import ReadBatches, labelled_batches, labels_of
 from anaphora.data.batches.pairs import HELD_TEXT
-from anaphora.data.labelled_inputs import Inputs, NGramInputs, TextInputs, VectorInputs, cut
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.arrays import ANY_SIZE, of_vectors
 from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import AnaphoraError
+from anaphora.kinds.kind import Kinds, cut
+from anaphora.kinds.labels import Classification, LabelOutput
+from anaphora.kinds.text import NGramInputs, TextInputs
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.embedding import Embedding
@@ -41,7 +43,6 @@ from anaphora.tasks.classify.build import (
     learn_ngrams,
     of_ngrams,
 )
-from anaphora.tasks.classify.inference import Classification, classifications
 from anaphora.tasks.classify.objective import (
     ClassificationObjective,
     best_measure,
@@ -51,7 +52,6 @@ from anaphora.tasks.classify.objective import (
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
-from anaphora.tasks.given import given_inputs
 from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
@@ -92,7 +92,7 @@ class Classifier(SequenceReader):
     command = "classify"
     settings_: ClassifierSettings
     model_: SequenceClassifier | OwnScores | Direct
-    inputs_: Inputs
+    inputs_: TextInputs | NGramInputs | VectorInputs
     targets_: Targets
     _estimator_type = "classifier"
     _donor: Any = None
@@ -304,12 +304,9 @@ class Classifier(SequenceReader):
         self._check_trained()
         chosen = self._options(threshold=threshold)["threshold"]
 
-        def answer(full: list[Any]) -> list[Any]:
-            scores = self._scores(full)
-            found = self.targets_.labelled(self.targets_.answers(scores, chosen))
-            return classifications(self.targets_, found, scores) if details else found
-
-        return filled(given_inputs(inputs, self.recipe_.trained_on), answer)
+        session = self.session
+        given = session.kinds.from_python(inputs)
+        return list(session.answer(given, {"threshold": chosen, "details": details}))
 
     def predict_proba(self, inputs: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """p(class | input), ``(inputs, classes)``; rows sum to 1 unless there may be several labels."""
@@ -392,10 +389,17 @@ class Classifier(SequenceReader):
         embedding = next(module for module in self.model_.modules() if isinstance(module, Embedding))
         return symbol_vectors(self, embedding, self.inputs_.tokenizer)
 
+    @property
+    def kinds(self) -> Kinds:
+        whole = isinstance(self.inputs_, VectorInputs) and self.inputs_.size is not None
+        longest = None if whole else self._longest
+        output = LabelOutput(self.targets_, self._threshold)
+        return Kinds(self._input, output, longest, learnt=self.recipe_.trained_on)
+
     def _scores(self, inputs: Iterable[Any]) -> Any:
-        self._check_trained()
-        given = given_inputs(inputs, self.recipe_.trained_on)
-        return self._outputs(cut(self._encode(given), self._longest))
+        session = self.session
+        given = session.kinds.from_python(inputs)
+        return session.outputs(session.kinds.encode(given))
 
     @property
     def _longest(self) -> int:

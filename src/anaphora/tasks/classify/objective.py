@@ -13,8 +13,10 @@ from torch import Tensor
 
 from anaphora.data.batches.padded import LabelledBatch, send
 from anaphora.data.batches.pooled import Input
-from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
+from anaphora.data.labelled_targets import UNKNOWN, Targets
 from anaphora.data.symbols import EOS, PAD, UNK
+from anaphora.inference.torch_engine import score_inputs
+from anaphora.kinds.labels import spelled
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
@@ -25,7 +27,6 @@ from anaphora.nn.windows import Looks
 from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
 from anaphora.tasks.judged import Judged
-from anaphora.tasks.reading import score_inputs
 from anaphora.tasks.regularising import is_regular, regular_loss
 from anaphora.tasks.thresholding import best_threshold, is_chosen, usable
 from anaphora.training.objective import LossSum
@@ -145,7 +146,7 @@ class ClassificationObjective:
     def samples(self, model: SequenceClassifier) -> list[dict[str, str]]:
         """The first dev texts with the answers of the last evaluation."""
         shown = len(self._texts)
-        given = spell(self.targets, self._found[:shown])
+        given = spelled(self.targets, self.targets.labelled(self._found[:shown]))
         return [
             {"source": text, "reference": label, "output": answer}
             for text, label, answer in zip(self._texts, self._labels[:shown], given, strict=True)
@@ -193,7 +194,7 @@ def classes_judged(
         right = targets.probabilities(scores)[np.arange(len(truth)), np.maximum(truth, 0)]
         losses = 1.0 - np.where(truth == UNKNOWN, 0.0, right)
     measures = judged_measures(labels, found, targets, tolerance)
-    return Judged(shown, list(labels), spell(targets, found), losses, measures, seconds)
+    return Judged(shown, list(labels), spelled(targets, targets.labelled(found)), losses, measures, seconds)
 
 
 def own_scores(
@@ -205,20 +206,10 @@ def own_scores(
 ) -> dict[str, float]:
     """The user's measures of labels and answers as they are written, of numbers as they are."""
     truth: Any = list(labels)
-    answers: Any = spell(targets, found)
+    answers: Any = spelled(targets, targets.labelled(found))
     if targets.kind == "number":
         truth, answers = targets.numbers(targets.encode(labels)[:, None]), found
     return own_measures(settings, truth, answers, measured)
-
-
-def spell(targets: Targets, found: np.ndarray[Any, Any]) -> list[str]:
-    """Answers as they are written in files."""
-    if targets.kind == "number":
-        return [f"{value:.6g}" for value in found]
-    if targets.kind == "class":
-        return [targets.names[int(i)] for i in found]
-    names = np.array(targets.names)
-    return [SEPARATOR.join(names[row.astype(bool)]) or NONE for row in found]
 
 
 def class_weights(targets: Targets, train: np.ndarray[Any, Any]) -> Tensor:

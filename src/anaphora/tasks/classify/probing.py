@@ -14,10 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.batches.padded import tensors_of
-from anaphora.data.labelled_inputs import NGramInputs, TextInputs, cut
 from anaphora.data.sources.arrays import as_sequence, picture_size
 from anaphora.data.sources.labelled import read_file
 from anaphora.errors import DataError
+from anaphora.kinds.kind import cut
+from anaphora.kinds.text import NGramInputs, TextInputs
+from anaphora.kinds.vectors import typed_numbers
 from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
@@ -33,7 +35,7 @@ from anaphora.probe.attribution import (
 from anaphora.probe.noted import as_numpy
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.looking import facts_of, numbers, places_of
+from anaphora.tasks.looking import facts_of, places_of
 
 if TYPE_CHECKING:
     from anaphora.tasks.classify.estimator import Classifier
@@ -49,7 +51,7 @@ def probe_classifier(m: Classifier, x: Any, target: str | None, what: Sequence[s
         return _counted(m, x, target, what)
     text = x if isinstance(x, str) else None
     if not isinstance(inputs, TextInputs) and isinstance(x, str):
-        x = numbers(x) if inputs.size is None else read_file(Path(x))
+        x = typed_numbers(x) if inputs.size is None else read_file(Path(x))
     (encoded,) = cut(m._encode([x]), m._longest)
     if not len(encoded):
         raise DataError("the input is empty; give something to look at.")
@@ -113,7 +115,7 @@ def _weighed(m: Classifier, x: Any, what: Sequence[str]) -> Trace:
 def _counted(m: Classifier, x: Any, target: str | None, what: Sequence[str]) -> Trace:
     """The same of shares that are counted: ``probabilities`` (symbol), or the number, and how log p of the class ``target``, or of the answer,
     falls where a stretch of the sequence is set to zero."""
-    (encoded,) = m._encode([numbers(x) if isinstance(x, str) else x])
+    (encoded,) = m._encode([typed_numbers(x) if isinstance(x, str) else x])
     if not len(encoded):
         raise DataError("the input is empty; give something to look at.")
     source, lengths = tensors_of([encoded], next(m.model_.parameters()).device)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.result import Result
 from anaphora.tasks.comparing.contestants import Contestant, gather, opened
 from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
 from anaphora.tasks.comparing.table import written
 from anaphora.tasks.judged import Judged, Measure
 from anaphora.tasks.registry import meaningful, resolve
-from anaphora.tasks.result import Result
 
 FEW = 20
 """Fewer independent examples than this give rough intervals."""

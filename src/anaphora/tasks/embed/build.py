@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from anaphora.data.labelled_inputs import TextInputs, VectorInputs
+from anaphora.kinds.text import TextInputs
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.embedder import SequenceEmbedder
 from anaphora.models.own import OwnScores
 from anaphora.tasks.embed.info import EmbedderSettings

@@ -10,28 +10,26 @@ import numpy as np
 from torch import nn
 
 from anaphora.data.alike import ALIKE_READER, AlikeBatches, Lookups, check_alike, open_alike, positives_of
-from anaphora.data.asked import filled, filled_rows
-from anaphora.data.batches.pooled import Input
-from anaphora.data.labelled_inputs import TextInputs, VectorInputs, cut
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import DataError
-from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans, unit
+from anaphora.kinds.kind import Kinds
+from anaphora.kinds.text import TextInputs
+from anaphora.kinds.vector import Clustering, Embedded, Neighbour, VectorOutput, unit
+from anaphora.kinds.vectors import VectorInputs
+from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_kmeans
 from anaphora.probe.trace import Trace
 from anaphora.tasks.embed.build import build_embedder
-from anaphora.tasks.embed.inference import Clustering, Neighbour
 from anaphora.tasks.embed.info import EmbedderSettings
 from anaphora.tasks.embed.metrics import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
 from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
-from anaphora.tasks.given import check_filled, given_inputs
 from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.reading import SequenceReader
 from anaphora.tasks.recipe import Recipe
-from anaphora.tasks.result import Embedded
 from anaphora.training.objective import Batches, Objective
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -99,7 +97,12 @@ class Embedder(SequenceReader):
         return ContrastiveObjective(s, self._asked(dev)), batches
 
     def _asked(self, rows: Table) -> Lookups:
-        return Lookups.of(rows.read(range(len(rows))), positives_of(rows), self._read)
+        return Lookups.of(rows.read(range(len(rows))), positives_of(rows), self.kinds.encode)
+
+    @property
+    def kinds(self) -> Kinds:
+        output = VectorOutput(self.settings_.vector_size)
+        return Kinds(self._input, output, self._longest, filled=True, learnt=self.recipe_.trained_on)
 
     @overload
     def predict(self, inputs: Iterable[Any], *, details: Literal[False] = False) -> Vectors: ...
@@ -110,23 +113,21 @@ class Embedder(SequenceReader):
     def predict(self, inputs: Iterable[Any], *, details: bool = False) -> Vectors | list[Embedded | None]:
         """Return the vectors of inputs, ``(inputs, vector_size)``, each of length 1, and of NaN for a text with nothing in it; with
         ``details`` each as an `Embedded`, and None for such a text."""
-        self._check_trained()
-        items = given_inputs(inputs, self.recipe_.trained_on)
-        if details:
-            return filled(items, lambda full: list(map(Embedded, *self._vectors(full))))
-        return filled_rows(items, lambda full: self._vectors(full)[0], self.settings_.vector_size)
+        session = self.session
+        found: Any = session.answer(session.kinds.from_python(inputs), {"details": details})
+        return found  # type: ignore[no-any-return]
 
-    def _vectors(self, items: Sequence[Any]) -> tuple[Vectors, list[int]]:
-        """Return the vectors of inputs, none of them empty, and how many symbols or steps were read for each."""
-        read = self._read(items)
-        return unit(self._outputs(read)), [len(x) for x in read]
+    def _vectors(self, items: Sequence[Any]) -> Vectors:
+        """Return the vectors of inputs, none of which may be empty."""
+        session = self.session
+        return unit(session.outputs(session.kinds.encode(items)))
 
     embed = predict  # as other libraries call it
 
     def search(self, queries: Iterable[Any], documents: Any, *, k: int = 5) -> list[list[Neighbour]]:
         """For each query the ``k`` nearest of ``documents``: inputs, or vectors ``(n, vector_size)`` that `predict` made of them."""
         items, vectors = self._known(documents)
-        found = neighbours(self._vectors(given_inputs(queries, self.recipe_.trained_on))[0], vectors, k)
+        found = neighbours(self._vectors(self.kinds.from_python(queries)), vectors, k)
         return [[Neighbour(index, items[index], near) for index, near in row] for row in found]
 
     def cluster(self, inputs: Any, k: int, *, seed: int = 1) -> Clustering:
@@ -155,8 +156,9 @@ class Embedder(SequenceReader):
         return lookups_judged(*both, rows, seconds)
 
     def _looked_up(self, rows: Lookups) -> tuple[Any, Any]:
-        queries = self._outputs(rows.queries)
-        return queries, queries if rows.itself else self._outputs(rows.targets)
+        session = self.session
+        queries = session.outputs(rows.queries)
+        return queries, queries if rows.itself else session.outputs(rows.targets)
 
     @probing
     def probe(
@@ -171,7 +173,7 @@ class Embedder(SequenceReader):
         """The vectors of ``inputs``, or of the symbols of texts, for the view embeddings."""
         self._check_trained()
         if inputs is not None:
-            return probe_inputs(self, given_inputs(inputs, self.recipe_.trained_on))
+            return probe_inputs(self, self.kinds.from_python(inputs))
         if not isinstance(self.inputs_, TextInputs):
             raise DataError("this Embedder reads vectors, so it has no vectors of symbols; give inputs.")
         return symbol_vectors(self, self.model_, self.inputs_.tokenizer)
@@ -182,9 +184,5 @@ class Embedder(SequenceReader):
             if given.shape[1] != (size := self.settings_.vector_size):
                 raise DataError(f"the vectors have {given.shape[1]} numbers; this Embedder gives {size}.")
             return range(len(given)), unit(given)
-        items = given_inputs(given, self.recipe_.trained_on)
-        return items, self._vectors(items)[0]
-
-    def _read(self, items: Sequence[Any]) -> list[Input]:
-        check_filled(items)
-        return cut(self._encode(items), self.settings_.max_tokens)
+        items = self.kinds.from_python(given)
+        return items, self._vectors(items)

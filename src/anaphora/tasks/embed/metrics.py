@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.alike import Lookups, Numbers
-from anaphora.models.embeddings.vectors import unit
+from anaphora.kinds.vector import unit
 from anaphora.tasks.judged import Judged, Measure, columns, share
 from anaphora.training.own import own_measures
 

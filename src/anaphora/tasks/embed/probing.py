@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.data.batches.padded import tensors_of
-from anaphora.data.labelled_inputs import TextInputs
+from anaphora.kinds.text import TextInputs
 from anaphora.probe.attribution import with_each_left_out
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Trace
 from anaphora.probe.vectors import probe_vectors
-from anaphora.tasks.looking import facts_of, numbers, places_of
+from anaphora.tasks.looking import facts_of, places_of
 
 if TYPE_CHECKING:
     from anaphora.tasks.embed.estimator import Embedder
@@ -41,7 +41,7 @@ def probe_embedder(m: Embedder, x: Any, target: Any, what: Sequence[str]) -> Tra
 
 
 def _read(m: Embedder, x: Any) -> tuple[list[Any], tuple[Tensor, Tensor]]:
-    encoded = m._read([numbers(x) if isinstance(x, str) and not isinstance(m.inputs_, TextInputs) else x])
+    encoded = m.kinds.encode([m.inputs_.from_text(x) if isinstance(x, str) else x])
     return encoded, tensors_of(encoded, next(m.model_.parameters()).device)
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.labelled_inputs import NGramInputs, TextInputs
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
 from anaphora.files import read_bytes
 from anaphora.files.writing import replace_file, scratch_folder, writing
+from anaphora.kinds.text import NGramInputs, TextInputs
 from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.positions import Learned
 from anaphora.tasks.exporting.graph import on_cpu

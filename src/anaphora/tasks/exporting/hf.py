@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from anaphora.data.labelled_inputs import TextInputs
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.tokenizers.own import EngineTokenizer
@@ -23,6 +22,7 @@ from anaphora.foreign.folding import Form, folded
 from anaphora.foreign.hows import sizes_of
 from anaphora.foreign.mapping import Architecture, UnmappedError, outward
 from anaphora.foreign.words import tokenizer_json
+from anaphora.kinds.text import TextInputs
 from anaphora.tasks.exporting import hf_translate
 from anaphora.tasks.exporting.export import export_folder
 from anaphora.tasks.exporting.language import refuse_counts

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.tag_vocabulary import LONGEST_SPELLING
 from anaphora.errors import AnaphoraError
+from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.models.classical.rocket import RocketClassifier, RocketGraph

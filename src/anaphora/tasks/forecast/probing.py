@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from anaphora.data.series_ahead import observed
 from anaphora.data.series_windows import prepare
 from anaphora.errors import DataError
+from anaphora.kinds.vectors import typed_numbers
 from anaphora.models.forecaster_classical import KalmanForecaster
 from anaphora.probe.attribution import attribution_arrays, integrated_gradients, occluded, stretches
 from anaphora.probe.classical import probe_kalman
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
 from anaphora.tasks.forecast.inference.ahead import Prediction
-from anaphora.tasks.looking import facts_of, numbers
+from anaphora.tasks.looking import facts_of
 
 if TYPE_CHECKING:
     from anaphora.tasks.forecast.estimator import Forecaster
@@ -32,7 +33,7 @@ SHOWN = 200
 def probe_forecaster(m: Forecaster, data: Any, what: Sequence[str]) -> Trace:
     """Of a Kalman filter its course over the series; of a network its states, gates and attention over the last window.
     A text is lines of numbers, a line for each step."""
-    given = numbers(data) if isinstance(data, str) else data
+    given = typed_numbers(data) if isinstance(data, str) else data
     series = m._opened(given, role="test").series[0]
     columns, s = m.columns_, m.settings_
     facts = facts_of(m, f"series {series.name}, {len(series)} steps") | {"outputs": list(columns.targets)}

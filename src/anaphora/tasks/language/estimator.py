@@ -19,6 +19,7 @@ from anaphora.data.symbols import BOS, EOS, UNK
 from anaphora.data.text import TEXT_READER, Data, Text, open_text
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, SettingsError
+from anaphora.inference.session import check_finite
 from anaphora.models.language import Language
 from anaphora.models.own import own_language
 from anaphora.probe.trace import Trace
@@ -28,7 +29,7 @@ from anaphora.settings.own import Part
 from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.estimator import Estimator
-from anaphora.tasks.given import check_finite, given_texts
+from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel

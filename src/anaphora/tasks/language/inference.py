@@ -14,6 +14,7 @@ from anaphora.data.growing import GrowingText
 from anaphora.data.symbols import BOS, EOS, PAD, UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import AnaphoraError
+from anaphora.kinds.result import Result
 from anaphora.models.rows import language_rows, read_prompt
 from anaphora.models.whole import greedy_writer
 from anaphora.search import Hypothesis
@@ -22,7 +23,6 @@ from anaphora.search._hypothesis import Step, normalised
 from anaphora.search._rows import Running
 from anaphora.search._sample import drawing
 from anaphora.settings.language import SampleSettings
-from anaphora.tasks.result import Result
 from anaphora.training.seeding import derive
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ def gradients_over_time(
     s_t is all that a recurrent network hands from step t to the next (every layer; an LSTM's h and c together); of
     other models it is the vector that enters at place t.
     """
-    encoded = classifier.inputs_.encode(inputs, "rows")
+    encoded = classifier.inputs_.encode(inputs)
     truth = classifier.targets_.encode(labels)
     objective = ClassificationObjective(
         classifier.settings_, classifier.targets_, truth, (encoded, list(labels))

@@ -10,7 +10,6 @@ from typing import Any, Literal, Unpack, overload
 import torch
 from torch import Tensor
 
-from anaphora.data.labelled_inputs import VectorInputs
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.sources.conll import words_of
 from anaphora.data.sources.sentences import given_sentences
@@ -18,17 +17,18 @@ from anaphora.data.sources.tagged import TAGGED_READER, open_tagged
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.data.tag_learnt import Learnt, Origin, choose_scheme, form_of_data
-from anaphora.data.tag_vocabulary import FrameReader, Letters, Reader, learn_words
+from anaphora.data.tag_vocabulary import Letters, Reader, learn_words
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.kinds.kind import given_inputs
+from anaphora.kinds.vectors import FrameReader, VectorInputs
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
 from anaphora.probe.trace import Trace
 from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.estimator import Estimator
-from anaphora.tasks.given import given_inputs
 from anaphora.tasks.guarding import probing, whatever_the_batch
 from anaphora.tasks.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.cancellation import each_step
+from anaphora.kinds.result import Result
 from anaphora.models.classical.hmm.tagger import HMMTagger
-from anaphora.tasks.result import Result
 from anaphora.tasks.tag.objective import answers, spelled
 
 if TYPE_CHECKING:

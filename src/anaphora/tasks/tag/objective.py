@@ -19,8 +19,8 @@ from anaphora.data.batches.pooled import HeldBatches, cut_by_size
 from anaphora.data.labelled_targets import NONE, SEPARATOR, UNKNOWN, Targets
 from anaphora.data.symbols import PAD, UNK
 from anaphora.data.tag_vocabulary import Reader, Words, hiding_rates
+from anaphora.inference.session import NotFiniteError
 from anaphora.models import tagger as models
-from anaphora.tasks.given import NotFiniteError
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, summed

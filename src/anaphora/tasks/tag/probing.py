@@ -16,6 +16,7 @@ from anaphora.data.sources.arrays import as_sequence
 from anaphora.data.symbols import PAD
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
+from anaphora.kinds.vectors import typed_numbers
 from anaphora.models.classical.hmm.tagger import HMMTagger
 from anaphora.nn.embedding import Embedding
 from anaphora.probe.attribution import (
@@ -27,7 +28,7 @@ from anaphora.probe.attribution import (
 )
 from anaphora.probe.reading import probe_reading
 from anaphora.probe.trace import Array, Trace
-from anaphora.tasks.looking import facts_of, numbers
+from anaphora.tasks.looking import facts_of
 from anaphora.tasks.tag.objective import answers, entropies, outline, reading_batches, squared_errors
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def probe_tagger(m: Tagger, x: Any, target: str | Sequence[Any] | None, what: Se
 def _read(m: Tagger, x: Any) -> tuple[Any, list[str], Any, dict[str, Any]]:
     """One input as numbers, the names of its places, its pieces where words are read in pieces, and the facts of the trace."""
     if m.framewise:
-        x = numbers(x) if isinstance(x, str) else x
+        x = typed_numbers(x) if isinstance(x, str) else x
         (encoded,) = m._reader.read([x])
         places = [str(number) for number in range(1, len(encoded) + 1)]
         return encoded, places, None, facts_of(m, outline(as_sequence(x, "the input")))

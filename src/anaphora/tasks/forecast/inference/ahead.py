@@ -12,9 +12,9 @@ from anaphora.data import series_ahead
 from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import go_ahead, in_units, interval_of, observed, paths_of
 from anaphora.data.series_scale import Columns
+from anaphora.kinds.result import Result
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.tasks.forecast.inference.running import chain_of, outputs, run_unseen
-from anaphora.tasks.result import Result
 
 __all__ = ["Prediction", "along", "in_units", "look_ahead", "observed", "with_interval"]
 Floats = NDArray[np.float64]

@@ -9,9 +9,9 @@ import numpy as np
 from anaphora.data.series import SeriesData
 from anaphora.data.series_ahead import floors
 from anaphora.data.series_scale import Columns
+from anaphora.inference.session import check_finite
 from anaphora.tasks.forecast.inference.ahead import along, in_units, look_ahead, with_interval
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
-from anaphora.tasks.given import check_finite
 
 if TYPE_CHECKING:
     from anaphora.tasks.forecast.estimator import Forecaster

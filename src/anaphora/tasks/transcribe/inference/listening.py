@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.inference.session import NotFiniteError
 from anaphora.models.ctc import CTCModel
 from anaphora.models.transducer import TransducerModel
 from anaphora.search import Hypothesis
 from anaphora.search._hypothesis import different
-from anaphora.tasks.given import NotFiniteError, named_when_not_finite
+from anaphora.tasks.given import named_when_not_finite
 from anaphora.tasks.transcribe.build import Model
 from anaphora.tasks.transcribe.inference.decoding import (
     Frames,

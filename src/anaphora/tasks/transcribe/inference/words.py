@@ -13,10 +13,10 @@ from torch import Tensor
 
 from anaphora.data.symbols import BOS
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.kinds.result import Result
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn import inside
 from anaphora.search import Hypothesis, Lexicon, TransducerHypothesis, WordHypothesis, ctc_align
-from anaphora.tasks.result import Result
 from anaphora.tasks.transcribe.inference.decoding import Heard, spellable
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+import html
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-
-from anaphora.training.tables import html_table
 
 
 class Result:
@@ -35,12 +35,17 @@ def plain_value(value: Any) -> Any:
     return [plain_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True)
-class Embedded(Result):
-    """The vector ``(size,)`` of an input, of length 1, and how many symbols or steps were read for it."""
+def html_table(facts: Mapping[str, Any], title: str = "") -> str:
+    """A table of names and values, for a notebook."""
+    rows = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(str(key))}</th>"
+        f"<td style='text-align:left'>{html.escape(_short(value))}</td></tr>"
+        for key, value in facts.items()
+    )
+    head = f"<caption>{html.escape(title)}</caption>" if title else ""
+    return f"<table>{head}<tbody>{rows}</tbody></table>"
 
-    vector: np.ndarray[Any, Any]
-    read: int
 
-    def __str__(self) -> str:
-        return f"{len(self.vector)} numbers from {self.read} steps"
+def _short(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 200 else f"{text[:199]}…"
