@@ -16,7 +16,7 @@ from anaphora.cli import catalog, group, main
 from anaphora.cli.commands import train
 from anaphora.data import corpora
 from anaphora.data.corpora.corpus import Corpus, Example
-from anaphora.tasks import keywords, registry, signatures
+from anaphora.tasks import artifacts, keywords, registry, signatures
 from anaphora.tasks.classify.info import CLASSIFY
 from anaphora.tasks.info import Preset
 from anaphora.views import registry as views
@@ -103,7 +103,7 @@ def test_a_view_is_a_function_of_a_trace_that_is_registered(reviews, tmp_path, m
 
 @pytest.fixture
 def twin(tmp_path, monkeypatch):
-    """A tenth task, by the steps of docs/guides/new-task.md: its parts and three lists. Its kinds read, answer and print."""
+    """A tenth task, by the steps of docs/guides/new-task.md: its parts and four lists. Its kinds read, answer and print."""
     folder = tmp_path / "tasks" / "twin"
     folder.mkdir(parents=True)
     for file in (Path(anaphora.tasks.__file__).parent / "embed").glob("*.py"):
@@ -121,6 +121,7 @@ def twin(tmp_path, monkeypatch):
     monkeypatch.setattr(anaphora.tasks, "__path__", [*anaphora.tasks.__path__, str(tmp_path / "tasks")])
     info = importlib.import_module("anaphora.tasks.twin.info").TWIN
     monkeypatch.setitem(registry.TASKS, "twin", info)
+    monkeypatch.setitem(artifacts.ARTIFACTS, "twin", artifacts.ARTIFACTS["embed"])
     for place in (catalog, group, train):
         monkeypatch.setattr(place, "TASK_COMMANDS", (*catalog.TASK_COMMANDS, "twin"))
     written: dict[str, object] = {}
