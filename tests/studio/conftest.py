@@ -225,10 +225,10 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def page(browser):
-    """A page that notes errors and every request that leaves this machine."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+@pytest.fixture(scope="session")
+def tab(browser):
+    """The one page of all tests, which notes errors and every request that leaves this machine."""
+    context = browser.new_context(accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(120_000)  # a busy machine may take its time
     page.troubles = []
@@ -245,3 +245,16 @@ def page(browser):
     page.on("request", leaving)
     yield page
     context.close()
+
+
+@pytest.fixture
+def page(tab):
+    """The page as a new one would be: nothing open, nothing kept, nothing noted."""
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    yield tab
+    tab.unroute_all(behavior="ignoreErrors")
+    if tab.url != "about:blank":
+        tab.evaluate("() => localStorage.clear()")
+    tab.goto("about:blank")
+    tab.troubles.clear()
