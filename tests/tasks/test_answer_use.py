@@ -18,6 +18,7 @@ from anaphora.cli import main
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.tasks.answer.metrics import by_kind
 from anaphora.views.registry import VIEWS, picture
+from sweeps import sweep
 
 pytest.importorskip("PIL")
 
@@ -37,7 +38,7 @@ def test_answers_alone_and_in_a_batch_of_64_are_the_same(preset):
     mixed = asked(22)[:64]
     mixed[5] = (mixed[5][0], "what " * 30 + "is it red ?")
     together = model.predict_proba(mixed)
-    for one, shares in zip(mixed, together, strict=True):
+    for one, shares in list(zip(mixed, together, strict=True))[:: sweep(5, 1)]:
         (alone,) = model.predict_proba([one])
         np.testing.assert_allclose(alone, shares, atol=1e-5)
     np.testing.assert_allclose(together.sum(1), 1, atol=1e-9)

@@ -11,6 +11,7 @@ from forecast_tiny import NETWORKS, PRESETS, settings, tiny, waves
 
 import anaphora as an
 from anaphora.errors import DataError, SettingsError
+from sweeps import sweep
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_alone_and_among_64_the_forecasts_are_the_same(of_preset, model):
     forecaster = of_preset(model)
     series = [waves(12 + 3 * number, seed=number) for number in range(64)]
     together = forecaster.predict(series)
-    for one, batched in zip(series, together, strict=True):
+    for one, batched in list(zip(series, together, strict=True))[:: sweep(7, 1)]:
         np.testing.assert_allclose(forecaster.predict(one), batched, atol=1e-5)
     assert np.std([told[0, 0] for told in together]) > 0.01  # it does look at its input
 

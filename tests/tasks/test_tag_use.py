@@ -17,6 +17,7 @@ from anaphora.errors import DataError, SettingsError
 from anaphora.tasks.registry import TASKS
 from anaphora.tasks.tag.info import TaggerSettings
 from anaphora.tasks.tag.objective import TagObjective
+from sweeps import sweep
 
 SIZES = {"hidden": 24, "lr": 1e-2, "dropout": 0.0, "warmup": 0, "ema": 0.0}
 RUN = {"steps": 140, "batch_tokens": 500, "valid_every": 1000, "save_every": 1000, "device": "cpu"}
@@ -94,7 +95,7 @@ def test_a_sentence_alone_is_tagged_as_in_a_batch_of_64(of_preset, preset):
     known = [*AMBIGUOUS.split(), "Zebulon", "x", "antidisestablishmentarianism" * 2]
     sentences = [draw.choices(known, k=draw.choice([1, 2, 5, 9, 40])) for _ in range(63)] + [[]]
     together = model.tag(sentences)
-    for words, found in zip(sentences, together, strict=True):
+    for words, found in list(zip(sentences, together, strict=True))[:: sweep(7, 1)]:
         (alone,) = model.tag([words])
         assert alone.tags == found.tags
         assert len(alone.tags) == len(words)
