@@ -53,6 +53,7 @@ class DataFacts(BaseModel):
     id_field: Text | None = None
     decimal: Text | None = None
     arranged: dict[Text, Text] | None = None
+    twins: Text | None = None
     of: DataFacts | None = None
     pairs: DataFacts | None = None
     sha256: Digest | list[Digest] | None = None

@@ -10,14 +10,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from anaphora.data import corpora
 from anaphora.data.series import SeriesData
-from anaphora.data.sources.report import report_held, report_met
+from anaphora.data.sources.report import report_held
 from anaphora.data.split import Split, sizes, split
+from anaphora.data.twins import report_met
 from anaphora.errors import DataError
 
 Facts = Mapping[str, Any]
 """What ``describe`` says of data; see `anaphora.data.facts.DataFacts`."""
-_DEV = ("validation", "valid", "dev", "val", "test")
-"""Names that the dev data have in a set of splits, the best one first."""
+_DEV = ("validation", "valid", "dev", "val")
+"""Names that the dev data have in a set of splits, the best one first; a split called ``test`` is none."""
 
 
 class Described(Protocol):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from anaphora.data.twins import drawn
 from anaphora.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D")
 Way = Literal["rows", "stream lines", "stream end", "end", "last series"]
+TOGETHER = "together"
 ROWS, MOST_ROWS = 0.05, 1000
 """What is held out of rows (also of pictures, each with all its texts) by default: a twentieth, at most so many."""
 TEXT, MOST_LINES = 0.1, 1000
@@ -38,6 +40,8 @@ class Split:
     """Steps, or series, that are held out at least."""
     most: int | None = None
     """The bound of a share of lines, in runs of version 0.1."""
+    twins: bool = True
+    """Whether rows with the same input stay on one side, and the last row of a label in training; not so in older runs."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Split:
@@ -46,7 +50,7 @@ class Split:
             way: Way = "last series" if facts["whole"] else "end"
             return cls(way, facts.get("count", 0), least=facts["least"])
         if "characters" not in facts["of"]:
-            return cls("rows", facts.get("count", 0), facts["seed"])
+            return cls("rows", facts.get("count", 0), facts["seed"], twins=facts.get("twins") == TOGETHER)
         before = "hold_out" in facts  # version 0.1, where a share of lines had a bound
         holdout = facts["hold_out"] if before else facts["count"]
         if "seed" not in facts:
@@ -91,9 +95,11 @@ def _rows(whole: Any, rule: Split) -> tuple[Any, Any]:
     held = held_count(rule.holdout, len(whole))
     order = np.random.RandomState(rule.seed).permutation(len(whole))
     facts = {"kind": "held-out", "seed": rule.seed, "count": rule.holdout}
+    facts |= {"twins": TOGETHER} if rule.twins else {}
+    dev = np.sort(drawn(whole, order, held) if rule.twins else order[:held])
     return (
-        whole.take(np.sort(order[held:]), {**facts, "part": "train"}),
-        whole.take(np.sort(order[:held]), {**facts, "part": "dev"}),
+        whole.take(np.setdiff1d(order, dev), {**facts, "part": "train"}),
+        whole.take(dev, {**facts, "part": "dev"}),
     )
 
 
