@@ -199,6 +199,9 @@ def _columns(
     if tagged:
         given, said = tagged, True
         table.whole_joins = True  # a form without its tags is a mistake in the file
+    if isinstance(table, TsvTable) and not table.header and not said and len(roles) == 2:
+        given = _beside_numbers(table, learnt)
+        said = bool(given)
     if isinstance(table, TsvTable) and not table.header and not said:
         names = [str(number + 1) for number in range(len(roles))]
         table.need(len(roles))
@@ -223,6 +226,18 @@ def _tagged(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str 
             f"assumed, for words with forms and tags: {', '.join(f'{key}={one}' for key, one in found.items())}"
         )
     return dict(found)
+
+
+def _beside_numbers(table: TsvTable, learnt: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """The columns of training, or the first two that do not number the rows, where the first one does; else nothing, for the first two."""
+    if learnt is not None:
+        trained = {field: learnt.get("of", learnt).get(field) for field in (SOURCE, TARGET)}
+        return trained if all(str(one) in table.names for one in trained.values()) else {}
+    texts = table.unnumbered()
+    if len(texts) < 2 or texts[0] == table.names[0]:
+        return {}
+    say(f"{table.name}: column 1 numbers the rows; columns {texts[0]} and {texts[1]} are read")
+    return {SOURCE: texts[0], TARGET: texts[1]}
 
 
 def _usable(table: Sheet, names: Sequence[str], roles: Sequence[Role], verdict: Verdict) -> Iterator[Values]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from anaphora.data.tokenizers.vocabularies import are_bundles
 from anaphora.errors import DataError
 
 _LOOK = 1 << 16
+FEW = 5
+"""Rows from which numbers that rise are no chance."""
 
 
 class TsvTable(CutSheet):
@@ -32,6 +35,7 @@ class TsvTable(CutSheet):
         lines = [line.removesuffix("\r") for line in head if line.strip()]
         first = next((line for line in lines if "\t" in line), lines[0] if lines else "").split("\t")
         titles = [title.strip() for title in first]
+        self._again = hints.facts is not None
         self._looked = [line.split("\t") for line in lines[: len(lines) - 1 or None]]
         self.width = len(first)
         if hints.header is not None:
@@ -111,6 +115,24 @@ class TsvTable(CutSheet):
             if are_bundles([row[tags].strip() for row in rows]):
                 return {SOURCE: f"1+{tags + 1}", TARGET: str(form + 1)}
         return {}
+
+    def unnumbered(self) -> list[str]:
+        """The columns that hold no numbers of rows, in a file that is opened for the first time and whose first column does."""
+        rows = [row for row in self._looked if len(row) == self.width]
+        columns = [[row[place].strip() for row in rows] for place in range(self.width)]
+        whole = [
+            all(cell.isascii() and cell.isdecimal() for cell in cells) and len(set(cells)) * 2 >= len(cells)
+            for cells in columns
+        ]
+        if self._again or len(rows) < FEW or not whole[0]:
+            return self.names
+        numbers = [int(cell) for cell in columns[0]]
+        rising = all(a <= b for a, b in itertools.pairwise(numbers))
+        return (
+            [name for name, number in zip(self.names, whole, strict=True) if not number]
+            if rising
+            else self.names
+        )
 
     def detected(self) -> str:
         return f"tab, {'header' if self.header else 'no header'}"
