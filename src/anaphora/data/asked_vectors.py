@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.audio.files import AUDIO_ENDINGS
 from anaphora.data.pictures import PICTURE_ENDINGS
 from anaphora.data.sources.arrays import as_sequence, is_array_file, is_ts, read_array, read_ts
 from anaphora.data.sources.labelled import read_file, read_npz
@@ -51,7 +52,7 @@ def _placed_batches(name: str, scan: str, field: str) -> Iterator[Placed]:
         yield numbered(name, read_npz(path, scan=scan, labelled=False).column(0))
     elif is_ts(path):
         yield numbered(name, read_ts(path, labelled=False).column(0))
-    elif ending == ".csv" or ending in PICTURE_ENDINGS:
+    elif ending == ".csv" or ending in (*PICTURE_ENDINGS, *AUDIO_ENDINGS):
         yield [(name, as_sequence(read_file(path), name, scan=scan))]
     elif is_array_file(path):
         yield [(place, as_sequence(x, place, scan=scan)) for place, x in numbered(name, read_array(path))]

@@ -14,6 +14,8 @@ from anaphora.data.corpora.algorithms import VectorCorpus
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile, Verdict, save_arrays
 from anaphora.data.opening import Reader
+from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
 from anaphora.data.sources.arrays import (
     ANY_SIZE,
@@ -92,12 +94,16 @@ def _why(error: DataError, path: Path) -> str:
 
 # From what a user names (array files, a list of files, folders by label, arrays in Python) to a table.
 
-FILE_ENDINGS = (*ENDINGS, *PICTURE_ENDINGS)
-"""Endings of files that hold one sequence or picture."""
+FILE_ENDINGS = (*ENDINGS, *PICTURE_ENDINGS, *AUDIO_ENDINGS)
+"""Endings of files that hold one sequence, picture or recording."""
+RATE, BINS = 16_000, 40
+"""Samples a second, and values per frame of 10 ms, as which recordings are read."""
 
 
 def read_file(path: Path) -> Any:
-    """The numbers of a file that holds one sequence or picture."""
+    """The numbers of a file that holds one sequence, picture or recording, of which they are the logarithms of mel energies."""
+    if path.suffix.lower() in AUDIO_ENDINGS:
+        return WhisperMel(RATE, BINS).of(read_audio(path, rate=RATE)[0])
     if path.suffix.lower() in PICTURE_ENDINGS:
         return read_picture(path, size=None)
     return read_numbers(path)
@@ -149,11 +155,11 @@ def read_listed(pairs: Table, listing: Path, *, scan: str = "rows", bad_rows: st
 
 
 def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -> HeldTable:
-    """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file or a picture per sequence."""
+    """A folder with a folder per label, and in it a ``.npy`` or ``.csv`` file, a picture or a recording per sequence."""
     files = files_of(folder)
     if not files:
         raise DataError(
-            f"{folder} holds no folder with .txt, .npy or .csv files or pictures; make one folder per label, or give a list "
+            f"{folder} holds no folder with .txt, .npy or .csv files, pictures or recordings; make one folder per label, or give a list "
             "of files."
         )
     named = [(str(path.relative_to(folder)), path, path.parent.name) for path in files]
@@ -162,7 +168,7 @@ def read_folder(folder: Path, *, scan: str = "rows", bad_rows: str = "strict") -
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The arrays and pictures one folder below ``folder``, in order."""
+    """The arrays, pictures and recordings one folder below ``folder``, in order."""
     return sorted(path for path in folder.glob("*/*") if path.suffix.lower() in FILE_ENDINGS)
 
 

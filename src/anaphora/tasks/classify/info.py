@@ -242,7 +242,7 @@ CLASSIFY = TaskInfo(
     name="Classifier",
     summary="a whole sequence to a class, to several or to a number: sentiment, topics, digits, recordings",
     data_help="TSV text⇥label, CSV/JSONL with text and label, an embedded corpus, or pairs; vectors: .npz with X and y, .ts, "
-    "a list or folders of .npy/.csv files or pictures, two IDX files",
+    "a list or folders of .npy/.csv files, pictures or recordings, two IDX files",
     settings=ClassifierSettings,
     presets=budgeted(_PRESETS, _budget(1000)),
     default_preset="lstm",
