@@ -91,20 +91,32 @@ class Targets:
             return ((self._numbers(labels) - self.mean) / self.scale).astype(np.float32)
         place = {name: i for i, name in enumerate(self.names)}
         if self.kind == "class":
-            return np.array([place.get(label, UNKNOWN) for label in labels], dtype=np.int64)
+            return np.array([place.get(name, UNKNOWN) for (name,) in self.parts(labels)], dtype=np.int64)
         found = np.zeros((len(labels), len(self.names)), dtype=np.float32)
-        for row, label in enumerate(labels):
-            for name in split(label):
+        for row, names in enumerate(self.parts(labels)):
+            for name in names:
                 if name in place:
                     found[row, place[name]] = 1
         return found
+
+    def parts(self, labels: Sequence[str]) -> list[list[str]]:
+        """The classes that each label names, as training wrote them: ``1.0`` is 1 where that is a class."""
+        own = set(self.names)
+        known = {label: split(label) if self.kind == "classes" else [label] for label in set(labels)}
+        for names in known.values():
+            for place, name in enumerate(names):
+                if name not in own and is_number(name) and math.isfinite(float(name)):
+                    value = float(name)
+                    spelled = (str(int(value)) if value.is_integer() else "", str(value))
+                    names[place] = next((one for one in spelled if one in own), name)
+        return [known[label] for label in labels]
 
     def judged(self, labels: Sequence[str]) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:
         """Return labels as `encode` does and what they are called, where answers are measured: a class that training does not
         know has a number behind those of training, so that no answer is right there."""
         if self.kind == "number":
             return self.encode(labels), self.names
-        given = [split(label) if self.kind == "classes" else [label] for label in labels]
+        given = self.parts(labels)
         unseen = sorted({name for names in given for name in names} - {*self.names})
         names = (*self.names, *unseen)
         return Targets(self.kind, names, labels=self.labels).encode(labels), names
@@ -182,6 +194,13 @@ class Targets:
                 f"Example {wrong + 1} has the label {labels[wrong]}, too large to compute with; use a larger unit."
             )
         return values
+
+
+def kind_of(names: Sequence[str]) -> str:
+    """The type of labels of a file, whose cells are texts: ``int`` where all of them are written as whole numbers are, as a data frame of that file
+    has them, else ``str``."""
+    whole = all(name.isascii() and name.lstrip("-").isdecimal() and str(int(name)) == name for name in names)
+    return "int" if whole and names else "str"
 
 
 def split(label: str) -> list[str]:

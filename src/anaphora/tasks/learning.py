@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_targets import Targets, split
+from anaphora.data.labelled_targets import Targets
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import TARGET, TARGET_OF_TABLE
 from anaphora.data.sources.objects import is_xy, table_of
@@ -17,6 +17,47 @@ from anaphora.data.sources.roles import LABELLED, choose_columns
 from anaphora.data.sources.sheet import Sheet
 from anaphora.errors import DataError
 from anaphora.kinds.kind import column_of
+
+
+def plain_targets(y: Any, kind: str) -> Any:
+    """The targets of ``fit(X, y)``, one for each input: a tensor or a frame or array of one column as a list, a table of 0 and 1 as the classes whose
+    columns have the 1s.
+
+    ``kind`` is class, classes or number. A table has the classes 0, 1, …, or the names of its columns where it is a frame.
+    """
+    if hasattr(y, "detach"):  # a tensor of torch, wherever it is
+        y = y.detach().cpu().numpy()
+    y = y.toarray() if hasattr(y, "toarray") else y  # a sparse matrix
+    columns = list(y.columns) if hasattr(y, "columns") and hasattr(y, "to_numpy") else None
+    table = y.to_numpy() if columns is not None else y
+    if not isinstance(table, np.ndarray):
+        return y
+    if table.ndim == 2 and table.shape[1] == 1:
+        table = table[:, 0]
+    if table.ndim == 1:
+        return table.tolist() if table.dtype.kind in "biufUO" else y
+    shape = " × ".join(map(str, table.shape))
+    if kind == "number" or table.ndim != 2 or not np.isin(table, (0, 1)).all():
+        raise DataError(f"y holds {shape} values; give one target per input.")
+    names = columns if columns is not None else list(range(table.shape[1]))
+    if kind == "classes":
+        return [[name for name, there in zip(names, row, strict=True) if there] for row in table]
+    if (table.sum(axis=1) != 1).any():
+        raise DataError(
+            f'y is a table of {shape} 0s and 1s, with several or no 1s in a row; set target="classes" for several labels each.'
+        )
+    return [names[place] for place in table.argmax(axis=1)]
+
+
+def tell_axes(X: Any) -> None:
+    """Warn where sequences of equal length have fewer steps than values per step: other libraries hold them as (sequences, values, time)."""
+    shape: tuple[int, ...] = np.shape(X) if hasattr(X, "shape") else ()
+    if len(shape) == 3 and 1 <= shape[1] < shape[2]:
+        warnings.warn(
+            f"X {shape} is read as {shape[0]} sequences of {shape[1]} steps with {shape[2]} values each; if time is the last axis, give "
+            "X.transpose(0, 2, 1)",
+            stacklevel=4,
+        )
 
 
 def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:
@@ -30,7 +71,15 @@ def paired(X: Any, y: Any) -> list[tuple[Any, Any]]:
     if table is not None and len(table.names) == 1:
         X = column_of(table, table.names[0])
     elif table is not None and hasattr(X, "to_numpy"):
-        X = X.to_numpy()
+        numbers = X.to_numpy()
+        if numbers.dtype.kind == "O" and any(isinstance(cell, str) for cell in numbers[:1].ravel()):
+            shown = " and ".join(name[:30] for name in table.names[:2])
+            raise DataError(
+                f"X has several columns ({shown}) with texts; give one of them, or a frame with its labels and source_field='{'+'.join(shown.split(' and '))}'."
+            )
+        X = numbers
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "OU" and X.ndim == 2 and X.shape[1] == 1:
+        X = X[:, 0]
     inputs, targets = list(X), list(y)
     if len(inputs) != len(targets):
         raise DataError(
@@ -77,8 +126,7 @@ def check_shared(targets: Targets, wanted: Iterable[str], data: str, of: str = "
     if targets.kind == "number":
         return
     first = None
-    for label in wanted:
-        names = split(label) if targets.kind == "classes" else [label]
+    for names in targets.parts(list(wanted)):
         if any(name in targets.names for name in names):
             return
         first = next(iter(names), None) if first is None else first
@@ -102,6 +150,8 @@ def warn_of_single_words(sentences: Sequence[Sequence[str]]) -> None:
 
 def given_labels(data: Any, fields: dict[str, str | None]) -> Sequence[Any] | None:
     """The labels of examples that were given from Python; None where they come from a file or a stream."""
+    if isinstance(data, Mapping) and "train" in data and not isinstance(data["train"], list | str | tuple):
+        data = data["train"]
     if isinstance(data, str | Path | Iterator):
         return None
     if is_xy(data):

@@ -58,7 +58,12 @@ def as_sequence(value: Any, where: str, *, scan: str = "rows") -> Array:
         with np.errstate(over="ignore"):  # what becomes infinite is refused below
             x = x.astype(np.float32)
     except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{where} does not hold numbers in equal rows; give one vector per step.") from None
+        what = (
+            f"is a {type(value).__name__}"
+            if isinstance(value, bytes) or not hasattr(value, "__len__")
+            else "does not hold numbers in equal rows"
+        )
+        raise DataError(f"{where} {what}; give a text, or one vector of numbers per step.") from None
     picture = scan in ("picture", ANY_SIZE)
     if picture and (x.ndim not in (2, 3) or 0 in x.shape):
         raise DataError(

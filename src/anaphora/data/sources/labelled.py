@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
+from anaphora.data.audio.preprocessing import WhisperMel
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.algorithms import VectorCorpus
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.files import BROKEN, LONGEST_ROW, TextFile, Verdict, save_arrays
 from anaphora.data.opening import Reader
-from anaphora.data.audio.files import AUDIO_ENDINGS, read_audio
-from anaphora.data.audio.mel import WhisperMel
 from anaphora.data.pictures import PICTURE_ENDINGS, read_picture
 from anaphora.data.sources.arrays import (
     ANY_SIZE,

@@ -14,9 +14,11 @@ from torch import Tensor
 
 from anaphora.data.batches.padded import ReadBatches, labelled_batches, labels_of
 from anaphora.data.batches.pairs import HELD_TEXT
-from anaphora.data.labelled_targets import Targets
+from anaphora.data.corpora import CORPORA
+from anaphora.data.labelled_targets import Targets, kind_of
 from anaphora.data.sources.arrays import ANY_SIZE, of_vectors
 from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
+from anaphora.data.sources.objects import XY, is_xy
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import AnaphoraError
@@ -55,7 +57,7 @@ from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.guarding import probing
 from anaphora.tasks.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
-from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired
+from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired, plain_targets, tell_axes
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
 from anaphora.tasks.pretrained import Donors, with_width
@@ -98,6 +100,7 @@ class Classifier(SequenceReader):
     _donor: Any = None
     _seen: Table
     _labels = "str"
+    _from_file = False
     _chosen: float | None = None  # the threshold of several labels, where dev data choose it
 
     def __init__(
@@ -107,9 +110,16 @@ class Classifier(SequenceReader):
 
     # ------------------------------------------------------------------ training
 
+    def _join(self, X: Any, y: Any) -> Any:
+        tell_axes(X)
+        return paired(X, plain_targets(y, self.settings_.target))
+
     def _open(
         self, data: Any, valid: Any | None, *, spill: Path | None, **fields: str | None
     ) -> tuple[Table, Table]:
+        if is_xy(valid):
+            X, y = valid  # type: ignore[misc]
+            valid = XY(X, plain_targets(y, self.settings_.target))
         self._donor = sense_donor(self.settings_.init) if self.settings_.init else None
         if self._donor is not None:
             of_task(self._donor, self.task(), self.settings_.init)
@@ -149,13 +159,15 @@ class Classifier(SequenceReader):
             symbols = self.inputs_.tokenizer
             self.settings_ = with_width(self.settings_, self._given, symbols)
         settle_r_drop(self)
-        self.targets_ = replace(targets, labels="str" if s.target == "number" else self._labels)
+        labels = kind_of(targets.names) if self._from_file else self._labels
+        self.targets_ = replace(targets, labels="str" if s.target == "number" else labels)
 
     def _check_labels(self, data: Table, *names: str) -> None:
         check_shared(self.targets_, labels_of(data), *names)
 
     def _note(self, data: Any, fields: Mapping[str, str | None]) -> None:
         self._labels = label_kind(given_labels(data, dict(fields)))
+        self._from_file = isinstance(data, str | Path) and str(data).partition(":")[0] not in CORPORA
 
     def _train_by_steps(self, run: RunFolder, data: Table, *rest: Any, **how: Any) -> TrainingResult:
         self._seen = data  # first weights may depend on them
@@ -337,7 +349,7 @@ class Classifier(SequenceReader):
         ``score(X, y)`` is one number, as scikit-learn's tools need it: the accuracy as a share from 0 to 1, or R² of numbers.
         """
         if y is not None:
-            measures = self.score(paired(data, y), **options)
+            measures = self.score(paired(data, plain_targets(y, self.targets_.kind)), **options)
             return float(measures["r2"] if self.targets_.kind == "number" else measures["accuracy"] / 100)
         chosen = self._options(**options)
         rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
