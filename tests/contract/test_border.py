@@ -280,3 +280,20 @@ def test_review_A3_recordings_are_classified_by_their_sound_not_by_their_names(t
         (tmp_path / "folder" / label).mkdir(parents=True, exist_ok=True)
         (tmp_path / "sounds" / name).rename(tmp_path / "folder" / label / name)
     assert m.score(tmp_path / "folder")["accuracy"] == 100.0
+
+
+def test_review_B3_errors_name_what_was_given():
+    frame = pandas.DataFrame({"date": DAYS, "sales": 6 * WEEK})
+    for settings, said in (
+        ({"targets": "sale"}, "the series: has no column sale"),
+        ({"known": "promo"}, "the series: has no column promo"),
+    ):
+        with pytest.raises(an.AnaphoraError) as error:
+            an.Forecaster("median", **settings).fit(frame)
+        assert str(error.value).startswith(said)
+        assert "/" not in str(error.value)
+    with pytest.raises(
+        an.AnaphoraError, match=r"a text of 50,000 characters .* is no path; write it to a file"
+    ) as error:
+        an.LanguageModel("gru").fit("to be or not " * 3846 + "or")
+    assert len(str(error.value)) <= 160

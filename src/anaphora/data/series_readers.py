@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -149,9 +148,7 @@ def _files(data: str | Path) -> list[str | Path]:
         return found
     if not os.path.exists(path):
         names = [name for name, corpus in corpora.CORPORA.items() if isinstance(corpus, Waves)]
-        near = difflib.get_close_matches(str(data).partition(":")[0], names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(names)}."
-        raise DataError(f"{data} is neither a file nor an embedded corpus of series; {hint}")
+        raise corpora.no_source(data, names, " of series")
     return [data]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import warnings
@@ -347,9 +346,7 @@ def _found(path: Path) -> list[Path]:
             raise DataError(f"{path} is an empty folder; give a text file, or a folder of text files.")
         return files
     if not os.path.exists(path):
-        near = difflib.get_close_matches(str(path).partition(":")[0], corpora.CORPORA, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`anaphora corpora` lists the embedded ones."
-        raise DataError(f"{path} is neither a file nor an embedded corpus; {hint}")
+        raise corpora.no_source(path, otherwise="`anaphora corpora` lists the embedded ones.")
     return [path]
 
 

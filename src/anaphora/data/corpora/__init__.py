@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
 from anaphora.data.corpora import kin, numbers, numerals, shapes, tones
 from anaphora.data.corpora.algorithms import ADDING, BRACKETS, COPYING, PARITY, RECALL
@@ -11,7 +12,9 @@ from anaphora.data.corpora.sentences import COMMANDS, DATES, NAMES, REVIEWS
 from anaphora.data.corpora.signals import GESTURES, WAVES
 from anaphora.errors import DataError
 
-__all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate"]
+__all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate", "no_source"]
+MOST_SHOWN = 300
+"""Characters of what may be a path."""
 
 _ALL: tuple[Embedded, ...] = (
     numbers.CORPUS,
@@ -52,6 +55,20 @@ def find(name: str, variant: str | None = None) -> tuple[Embedded, str]:
     if variant not in corpus.variants:
         raise DataError(f"{name}:{variant} does not exist; {name} has {', '.join(corpus.variants)}.")
     return corpus, variant
+
+
+def no_source(given: object, names: Sequence[str] = (), of: str = "", otherwise: str = "") -> DataError:
+    """The error for what names neither a file nor one of the corpora ``names`` (all, unless given); of a long text its beginning."""
+    text = str(given)
+    if len(text) > MOST_SHOWN or "\n" in text:
+        shown = " ".join(text[:80].split())[:40]
+        return DataError(
+            f"a text of {len(text):,} characters ({shown!r} …) is no path; write it to a file and give that, or a list of texts."
+        )
+    names = names or list(CORPORA)
+    near = difflib.get_close_matches(text.partition(":")[0], names, n=1)
+    hint = f"did you mean {near[0]}?" if near else otherwise or f"those are {', '.join(names)}."
+    return DataError(f"{text} is neither a file nor an embedded corpus{of}; {hint}")
 
 
 def generate(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from anaphora.data import corpora
+from anaphora.data.corpora import no_source
 from anaphora.data.files import TextFile, Verdict, scan
 from anaphora.data.sources.formats import ending_of, format_of
 from anaphora.data.sources.objects import is_xy, peeked, table_of, together
@@ -325,7 +326,7 @@ def read_columns(
 ) -> HeldTable:
     """The sentences of a file of columns. A sentence with a bad row is left out as a whole, if that is allowed."""
     if not os.path.exists(path):
-        raise DataError(f"{path} is neither a file nor an embedded corpus; `anaphora corpora` lists those.")
+        raise no_source(path, otherwise="`anaphora corpora` lists those.")
     file = TextFile(path, spill)
     verdict = Verdict(file.name, bad_rows)
     table = scan(file, verdict, lambda lines: None, keep_all=True)

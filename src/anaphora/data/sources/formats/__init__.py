@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import os
@@ -80,9 +79,7 @@ def open_file(path: str | Path, folder: Path | None, hints: Hints) -> Sheet:
         table.whole_joins = hints.facts is not None and not hints.facts.get("joins_filled")
         return table
     if not os.path.exists(path):
-        near = difflib.get_close_matches(str(path).partition(":")[0], corpora.CORPORA, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"those are {', '.join(corpora.CORPORA)}."
-        raise DataError(f"{path} is neither a file nor an embedded corpus; {hint}")
+        raise corpora.no_source(path)
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder; give a file, or two parallel files.")
     known = "; ".join(f"{' or '.join(one.endings)} ({one.about})" for one in formats())
