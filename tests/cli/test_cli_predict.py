@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from anaphora.cli import main, writing
-from anaphora.data.streams import line_batches
+from anaphora.data.asked import line_batches
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.tasks.bulk.outfile import OutFile
 from anaphora.tasks.recipe import Recipe

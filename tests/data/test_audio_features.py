@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.data.audio.normalise import normalise
+from anaphora.data.audio.frames import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
 from anaphora.ops.sound import native

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from anaphora.data.audio.augment import noise
+from anaphora.data.audio.frames import varied, varies_sound
 from anaphora.data.audio.preprocessing import quiet
 from anaphora.data.audio.rooms import colour, pause, pitch, reverberate, stretch
-from anaphora.data.audio.variation import varied, varies_sound
 from anaphora.data.batches.pooled import random_of
 from anaphora.errors import DataError
 from anaphora.settings.sound import SoundSettings

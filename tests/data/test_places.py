@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
+from anaphora.data.asked import line_batches
 from anaphora.data.audio.recordings_readers import open_recordings
 from anaphora.data.sources.conll import open_sentences
 from anaphora.data.sources.opening import open_source
-from anaphora.data.streams import line_batches
 from anaphora.data.text import open_text
 from anaphora.errors import DataError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from anaphora.data.series_joint import Chain
+from anaphora.data.series_ahead import Chain
 from anaphora.nn import NADE
 
 

@@ -25,9 +25,9 @@ from anaphora.cli.answering import respond
 from anaphora.data.asked import asked_batches
 from anaphora.data.sources import formats
 from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
-from anaphora.data.sources.objects import XY
 from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.sources.roles import LABELLED
+from anaphora.data.sources.sheet import XY
 from anaphora.data.split import Split
 from anaphora.errors import DataError
 from anaphora.kinds.kind import given_inputs

@@ -15,7 +15,7 @@ from anaphora.cli.answering import respond
 from anaphora.data.series_readers import SERIES_READER, open_series
 from anaphora.data.sources.conll import open_sentences
 from anaphora.data.sources.labelled import open_labelled
-from anaphora.data.sources.objects import XY
+from anaphora.data.sources.sheet import XY
 from anaphora.data.sources.tagged import TAGGED_READER
 from anaphora.data.split import Split, held_count
 from anaphora.data.text import TEXT_READER, open_text

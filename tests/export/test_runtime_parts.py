@@ -14,8 +14,7 @@ from torch.nn import functional as F
 import anaphora as an
 from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.frames import Ear as TrainingEar
-from anaphora.data.audio.frames import make_features
-from anaphora.data.audio.normalise import normalise
+from anaphora.data.audio.frames import make_features, normalise
 from anaphora.data.audio.recordings_readers import as_item, open_recordings
 from anaphora.nn import linear
 from anaphora.nn.exporting import scanned_layers

@@ -13,7 +13,7 @@ from test_sentencepiece import LINES, ODD, trained
 
 import anaphora as an
 from anaphora.cli import main
-from anaphora.data.around import Around
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.tasks.translate.inference import search_outputs
 

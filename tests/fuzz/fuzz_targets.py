@@ -64,10 +64,10 @@ def text(reader: Callable[[str], Any]) -> Reader:
 
 def tables() -> dict[str, Target]:
     """Texts in lines, rows and columns."""
+    from anaphora.data.asked import line_batches
     from anaphora.data.sources.conll import open_sentences
     from anaphora.data.sources.labelled import open_labelled
     from anaphora.data.sources.opening import open_source
-    from anaphora.data.streams import line_batches
     from anaphora.data.text import open_text
     from anaphora.files import parse_json
     from anaphora.settings.files import read_toml
@@ -124,7 +124,7 @@ def arrays() -> dict[str, Target]:
 def senses() -> dict[str, Target]:
     """Sounds and pictures."""
     from anaphora.data.audio.files import audio_length, read_audio
-    from anaphora.data.audio.inputs import unpack
+    from anaphora.data.audio.recordings import unpack
     from anaphora.data.pictures import read_picture
     from anaphora.data.pictures_readers import _unspilled, open_pictures
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from anaphora.data.around import Around
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.models.ruled import Counted, ruled
 from anaphora.search import beam
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from tasks_tiny import PRESETS, pairs, tiny, words
 
 import anaphora as an
-from anaphora.data.around import Around
 from anaphora.data.table import HeldTable
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.metrics import standard_error

@@ -48,7 +48,7 @@ def model_of(run: str, options: dict[str, Any], checkpoint: int | None = None) -
 
 def embedder_of(run: str, files: Sequence[str]) -> Any:
     """The trained embedder of ``run``; another model, or a file that cannot be read, is noticed before torch is loaded."""
-    from anaphora.data.streams import check_readable
+    from anaphora.data.asked import check_readable
     from anaphora.tasks.load import load
     from anaphora.tasks.recipe import Recipe
 

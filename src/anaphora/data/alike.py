@@ -18,10 +18,9 @@ from anaphora.data.opening import Reader
 from anaphora.data.sources.arrays import is_array_file, read_arrays
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.labelled import open_labelled, read_unlabelled
-from anaphora.data.sources.objects import is_xy, peeked, table_of, unbatched
 from anaphora.data.sources.opening import open_source, two_paths
 from anaphora.data.sources.roles import LABELS, ONE_TEXT, PAIRED, SOURCE, TARGET
-from anaphora.data.sources.sheet import Hints
+from anaphora.data.sources.sheet import Hints, is_xy, peeked, table_of, unbatched
 from anaphora.data.table import Table
 from anaphora.errors import DataError
 

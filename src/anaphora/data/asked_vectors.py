@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anaphora.data.asked import line_batches
 from anaphora.data.audio.files import AUDIO_ENDINGS
 from anaphora.data.pictures import PICTURE_ENDINGS
 from anaphora.data.sources.arrays import as_sequence, is_array_file, is_ts, read_array, read_ts
 from anaphora.data.sources.labelled import read_file, read_npz
-from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 

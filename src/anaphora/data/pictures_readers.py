@@ -20,10 +20,9 @@ from anaphora.data.opening import Reader
 from anaphora.data.pictures import PictureList, Pixels, Size, Texts, as_picture, read_picture
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.formats.tabs import TsvTable
-from anaphora.data.sources.objects import table_of
 from anaphora.data.sources.opening import SPLITS
 from anaphora.data.sources.roles import CAPTIONED, QUESTIONS, BadRow, checked, choose_columns, text_problem
-from anaphora.data.sources.sheet import Hints, Record, Sheet
+from anaphora.data.sources.sheet import Hints, Record, Sheet, table_of
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 from anaphora.files.arrays import load_npz

@@ -13,7 +13,7 @@ from anaphora.data.series import Series, SeriesData
 from anaphora.data.series_ahead import observed
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_times import continued, read_times
-from anaphora.data.sources.objects import with_index
+from anaphora.data.sources.sheet import with_index
 
 FRAMES = ("pandas", "polars", "pyarrow")
 """Libraries in whose frames answers to their frames are given."""

@@ -19,7 +19,7 @@ from anaphora.data.series_csv import Read, Wanted, read_table, table_at
 from anaphora.data.series_roles import often_names_series
 from anaphora.data.series_times import NAMES
 from anaphora.data.sources.formats import ending_of, format_of
-from anaphora.data.sources.objects import table_of, with_index
+from anaphora.data.sources.sheet import table_of, with_index
 from anaphora.errors import DataError, SettingsError
 
 STDIN = "-"

@@ -17,11 +17,10 @@ from anaphora.data.corpora import CORPUS_SEED
 from anaphora.data.files import BROKEN, TextFile, Verdict, written_whole
 from anaphora.data.opening import Reader
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.opening import SPLITS, source_of
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import ONE_TEXT
-from anaphora.data.sources.sheet import Hints
+from anaphora.data.sources.sheet import Hints, peeked, table_of
 from anaphora.errors import DataError
 
 # Running text, whatever it comes from: read in blocks of whole lines, and able to say what it is.

@@ -9,12 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from anaphora.data.around import Around
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import PairTokenizer, Tokenizer
 from anaphora.data.tokenizers.own import EngineTokenizer
 from anaphora.data.tokenizers.pieces import PieceTokenizer, SentencePieces
-from anaphora.data.tokenizers.vocabularies import Numbering
+from anaphora.data.tokenizers.vocabularies import Around, Numbering
 from anaphora.errors import DataError, RunError
 from anaphora.files import read_bytes
 from anaphora.foreign.folder import Writing, read_json

@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from anaphora.data.asked import Asked, is_blank
-from anaphora.data.sources.objects import peeked, table_of
 from anaphora.data.sources.roles import choose_input
-from anaphora.data.sources.sheet import Sheet
+from anaphora.data.sources.sheet import Sheet, peeked, table_of
 from anaphora.errors import DataError
 from anaphora.kinds.doors import Doors, Spec
 

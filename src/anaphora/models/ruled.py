@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
+from anaphora.data.tokenizers.vocabularies import Around
 
 Step = Callable[[Tensor, Any], tuple[Tensor, Any]]
 

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anaphora.data.series import SeriesData
-from anaphora.data.series_ahead import ROWS, along, floors, go_ahead, in_units, interval_of, paths_of
+from anaphora.data.series_ahead import ROWS, Chain, along, floors, go_ahead, in_units, interval_of, paths_of
 from anaphora.data.series_answers import framed
 from anaphora.data.series_arrays import as_given
-from anaphora.data.series_joint import Chain
 from anaphora.data.series_readers import open_series, read_as
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows

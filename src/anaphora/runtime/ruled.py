@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.runtime.searching import Stepping
 from anaphora.runtime.states import State
 

@@ -17,7 +17,7 @@ from anaphora.data.sources.arrays import ENDINGS, as_sequence, read_numbers
 from anaphora.errors import DataError
 
 FLOOR, FAINTEST, PREEMPHASIS, LOW = 1e-10, 1e-8, 0.97, 20.0
-DEPTH, SCALE = 5.0, 3.0  # of `anaphora.data.audio.normalise`
+DEPTH, SCALE = 5.0, 3.0  # of `anaphora.data.audio.frames`
 NORMALISED = ("features", "means", "level", "speech", "adapted", "running", "unit", "none")
 TOGETHER = 4096
 """Frames that are transformed at once."""
@@ -142,7 +142,7 @@ class Ear:
 
 
 def normalised(x: Frames, how: str) -> Frames:
-    """The frames without the level or the channel of the recording, see `anaphora.data.audio.normalise`."""
+    """The frames without the level or the channel of the recording, see `anaphora.data.audio.frames`."""
     if not len(x) or how == "none":
         return x
     if how == "speech":

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.around import Around
 from anaphora.data.audio.preprocessing import cut
 from anaphora.data.audio.warping import tracts
 from anaphora.data.batches.pooled import in_order
 from anaphora.data.symbols import BOS, EOS
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import DataError, SettingsError
 from anaphora.files import parse_json
 from anaphora.runtime import ctc

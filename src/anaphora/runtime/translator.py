@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.around import Around
 from anaphora.data.asked import filled
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import DataError
 from anaphora.kinds.kind import given_inputs
 from anaphora.kinds.text import texts_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import DataError, SettingsError
 from anaphora.runtime.folder import Array, Exported, OnnxGraph
 from anaphora.runtime.ruled import RuledSteps

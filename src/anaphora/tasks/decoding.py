@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from anaphora.cancellation import each_step
-from anaphora.data.around import Around
 from anaphora.data.symbols import EOS
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import SettingsError
 from anaphora.models.decoders.packed import PackedTransformer
 from anaphora.models.memory import Memory

@@ -12,9 +12,8 @@ import numpy as np
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.series_readers import open_series
 from anaphora.data.series_scale import TARGET, TARGET_OF_TABLE
-from anaphora.data.sources.objects import is_xy, table_of
 from anaphora.data.sources.roles import LABELLED, choose_columns
-from anaphora.data.sources.sheet import Sheet
+from anaphora.data.sources.sheet import Sheet, is_xy, table_of
 from anaphora.errors import DataError
 from anaphora.kinds.kind import column_of
 

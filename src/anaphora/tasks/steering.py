@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.data.around import Around
 from anaphora.data.batches.padded import images_of, tensors_of
 from anaphora.data.symbols import EOS
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.models.ctc import BLANK, CTCModel, log_probabilities
 from anaphora.models.memory import Memory

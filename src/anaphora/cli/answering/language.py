@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anaphora.cli.answering.response import Response, answers
-from anaphora.data.asked import asked_batches
-from anaphora.data.streams import line_batches
+from anaphora.data.asked import asked_batches, line_batches
 from anaphora.tasks.bulk.windows import Item, item
 from anaphora.tasks.bulk.worker import Answer, Asked
 from anaphora.tasks.language.estimator import LanguageModel

@@ -11,7 +11,7 @@ from typing import Any
 
 from anaphora.cli.answering.response import Response
 from anaphora.data.asked import Asked as Row
-from anaphora.data.asked import asked_batches
+from anaphora.data.asked import asked_batches, line_batches
 from anaphora.data.asked_vectors import numbered, of_form, sequence_batches
 from anaphora.data.files import TextFile
 from anaphora.data.sources.arrays import read_array, read_arrays
@@ -20,7 +20,6 @@ from anaphora.data.sources.formats import ending_of
 from anaphora.data.sources.roles import as_words
 from anaphora.data.sources.sentences import split_words
 from anaphora.data.sources.tagged import read_csv, sequences_of
-from anaphora.data.streams import line_batches
 from anaphora.errors import DataError
 from anaphora.kinds.vectors import FrameReader, VectorInputs
 from anaphora.tasks.bulk.windows import Item, item

@@ -58,8 +58,8 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import model_of, read_options
+    from anaphora.data.asked import check_readable
     from anaphora.data.sources.report import reported
-    from anaphora.data.streams import check_readable
     from anaphora.tasks.recipe import Recipe
     from anaphora.training.run import RunFolder
 

@@ -76,7 +76,7 @@ def command(
     from pathlib import Path
 
     from anaphora.cli.request import read_request
-    from anaphora.data.streams import check_readable
+    from anaphora.data.asked import check_readable
     from anaphora.tasks.recipe import Recipe, single_runs
 
     teachers = tuple(single_runs(teachers))

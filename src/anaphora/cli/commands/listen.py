@@ -70,7 +70,7 @@ def command(
     The presets lstm-ctc, conformer-ctc and transducer hear sound as it arrives. Every other model hears the last 30 seconds again and again.
     """
     from anaphora.cli.predicting import model_of, read_options
-    from anaphora.data.streams import check_readable
+    from anaphora.data.asked import check_readable
     from anaphora.tasks.recipe import Recipe
 
     recipe = Recipe.read(Path(run))

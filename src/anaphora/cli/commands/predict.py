@@ -78,7 +78,7 @@ def command(
 
     from anaphora.cli.output import say
     from anaphora.cli.predicting import model_of, read_options
-    from anaphora.data.streams import check_readable
+    from anaphora.data.asked import check_readable
     from anaphora.tasks.recipe import Recipe
 
     recipe = Recipe.read(Path(run))

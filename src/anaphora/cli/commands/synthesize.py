@@ -54,7 +54,7 @@ def command(
 
     from anaphora.cli.output import emit, say
     from anaphora.cli.predicting import read_options
-    from anaphora.data.streams import check_readable
+    from anaphora.data.asked import check_readable
     from anaphora.errors import DataError
     from anaphora.files.unpacking import check_unpacked
     from anaphora.files.writing import check_place, folder_for, replace_file, writing

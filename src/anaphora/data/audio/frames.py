@@ -1,28 +1,144 @@
-"""How a recording becomes the frames a model reads: learned once from settings and data, the same ever after."""
+"""What a transcriber hears: features with their normalisation, and recordings varied while it learns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from anaphora.data.audio.augment import SpecAugment
+from anaphora.data.audio.augment import SpecAugment, noise, speed
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.data.audio.inputs import Frames, Item, place_of
-from anaphora.data.audio.normalise import Normalisation, normalise
-from anaphora.data.audio.preprocessing import MOST, Samples, Usual, WhisperMel, margin_of
-from anaphora.data.audio.recordings import Hearing, Recordings, frames_of
-from anaphora.data.audio.variation import varied, varies_sound
+from anaphora.data.audio.files import Wave
+from anaphora.data.audio.preprocessing import LEAST, LOUD, MOST, Samples, Usual, WhisperMel, margin_of, quiet
+from anaphora.data.audio.recordings import Frames, Hearing, Item, Recordings, frames_of, place_of
+from anaphora.data.audio.rooms import colour, pause, pitch, reverberate
 from anaphora.data.audio.warping import bend, warp
 from anaphora.data.batches.pooled import random_of
 from anaphora.data.sources.arrays import OwnFeatures
 from anaphora.errors import DataError
 from anaphora.settings.own import Part
 from anaphora.settings.sound import SoundSettings
+
+DEPTH, SCALE = 5.0, 3.0
+"""Nats (22 dB) below the mean of speech at which sound is cut off, and what is divided by."""
+
+Normalisation = Literal["features", "means", "level", "speech", "adapted", "running", "unit", "none"]
+
+
+def normalise(features: Tensor, lengths: Tensor | None = None, how: Normalisation = "features") -> Tensor:
+    """``features`` (B, T, F), of which the first ``lengths`` (B,) frames are real (None: all), as
+
+        "features"   (x_tf − μ_f) / max(σ_f, 0.001),    μ_f, σ_f over the T real frames of the same utterance
+        "means"      x_tf − μ_f
+        "level"      (x_tf − μ) / max(σ, 0.001),        μ, σ over all T·F numbers of the same utterance
+        "speech"     max(x_tf − μ, −5) / 3,             μ over the frames at most 20 dB quieter than the loudest: log energies
+        "unit"       (x_tf − μ) / √(σ² + 1e-7),         as `transformers` normalises samples; in float64
+        "none"       x_tf
+
+    The first takes away loudness and channel. But in a short utterance μ_f and σ_f are as much of the words in it as of
+    the channel: of a single word "level" takes away its loudness alone, and "speech" does so whatever stands around the word:
+    pauses, and noise that is weaker by 22 dB, change nothing. Frames after the end are zero. A row does not
+    depend on the others.
+    """
+    if how in ("adapted", "running"):
+        raise ValueError(f"normalise: {how} needs to know what is usual; see Usual.")
+    real = _real(features, lengths).expand_as(features)
+    if how == "none":
+        return torch.where(real, features, features.new_zeros(()))
+    if how == "unit":
+        return _unit(features.double(), real).to(features.dtype)
+    if how == "speech":
+        return _speech(features, real)
+    over = (1, 2) if how == "level" else (1,)
+    count = real.sum(over, keepdim=True).clamp_min(1)
+    zero = features.new_zeros(())
+    x = torch.where(real, features, zero)
+    x = torch.where(real, x - x.sum(over, keepdim=True) / count, zero)
+    if how == "means":
+        return x
+    deviation = (x.square().sum(over, keepdim=True) / count).sqrt()
+    return x / deviation.clamp_min(LEAST)
+
+
+def _speech(x: Tensor, real: Tensor) -> Tensor:
+    zero = x.new_zeros(())
+    loudness = torch.where(real, x, x.new_full((), -torch.inf)).logsumexp(2, keepdim=True)  # (B, T, 1)
+    loud = (loudness >= loudness.amax(1, keepdim=True) - LOUD) & real
+    mean = torch.where(loud, x, zero).sum((1, 2), keepdim=True) / loud.sum((1, 2), keepdim=True).clamp_min(1)
+    return torch.where(real, (x - mean).clamp_min(-DEPTH) / SCALE, zero)
+
+
+def _unit(x: Tensor, real: Tensor) -> Tensor:
+    count, zero = real.sum((1, 2), keepdim=True).clamp_min(1), x.new_zeros(())
+    x = torch.where(real, x - torch.where(real, x, zero).sum((1, 2), keepdim=True) / count, zero)
+    return x / (x.square().sum((1, 2), keepdim=True) / count + 1e-7).sqrt()
+
+
+def _real(features: Tensor, lengths: Tensor | None) -> Tensor:
+    """(B, T, 1), True at frames before the end."""
+    if lengths is None:
+        return features.new_ones(features.shape[:2], dtype=torch.bool)[..., None]
+    return (torch.arange(features.shape[1], device=features.device) < lengths[:, None])[..., None]
+
+
+# The chain by which training varies a sound: what `SoundSettings` ask for, in the order in which it happens to real
+# speech.
+
+_DULLEST = 2.0  # the steepest slope of the spectrum of added noise, `augment.noise`
+_OF_SOUND = ("speed", "pitch", "noise", "reverberation", "channel", "volume", "pauses")
+
+
+def varies_sound(s: SoundSettings) -> bool:
+    """Whether the samples themselves are varied, so that features must be computed again each time."""
+    return s.joined > 1 or any(getattr(s, name) for name in _OF_SOUND)
+
+
+def varied(
+    waves: Sequence[Wave],
+    rate: int,
+    s: SoundSettings,
+    draw: np.random.RandomState,
+    after: np.random.RandomState | None = None,
+) -> Wave:
+    """The recordings ``waves``, one after the other, as training hears them. Speaker and pauses follow from ``draw``; so does all the
+    rest, or from ``after``: with the same ``draw`` and another ``after`` words stand at the same places in another room."""
+    factor = float(draw.uniform(1 - s.speed, 1 + s.speed))
+    spoken = [speed(wave, factor) for wave in waves]
+    if s.pitch:
+        factor = float(draw.uniform(1 - s.pitch, 1 + s.pitch))
+        spoken = [pitch(wave, factor, rate) for wave in spoken]
+    wave = _with_pauses(spoken, rate, s.pauses, draw)
+    draw = draw if after is None else after
+    if s.reverberation:
+        seconds, share = draw.uniform(0, s.reverberation), draw.uniform(0, 1)
+        wave = reverberate(wave, float(seconds), float(share), rate, draw)
+    if s.noise:
+        level = float(draw.uniform(0, s.noise))
+        wave = noise(wave, level, draw, slope=float(draw.uniform(0, _DULLEST)))
+    if s.channel:
+        wave = colour(wave, s.channel, draw)
+    if s.volume:
+        wave = wave * np.float32(10 ** (draw.uniform(-s.volume, s.volume) / 20))
+    return wave
+
+
+def _with_pauses(waves: Sequence[Wave], rate: int, longest: float, draw: np.random.RandomState) -> Wave:
+    """The sounds with up to ``longest`` seconds of quiet before, between and after them, as quiet as they are themselves."""
+    if not longest:
+        return waves[0] if len(waves) == 1 else np.concatenate(waves)
+    level = min(quiet(wave, rate) for wave in waves)
+    parts = [pause(level, float(draw.uniform(0, longest)), rate, draw)]
+    for wave in waves:
+        parts += [wave, pause(level, float(draw.uniform(0, longest)), rate, draw)]
+    return np.concatenate(parts)
+
+
+# How a recording becomes the frames a model reads: learned once from settings and data, the same ever after.
 
 ENOUGH = 300
 """Recordings that tell what is usual."""

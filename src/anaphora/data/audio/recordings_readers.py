@@ -10,17 +10,26 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.audio.files import AUDIO_ENDINGS, FASTEST, as_wave
-from anaphora.data.audio.inputs import FeatureFile, HeldFeatures, HeldSound, Item, SoundFile, pack, unpack
-from anaphora.data.audio.recordings import Hearing, Recordings
+from anaphora.data.audio.recordings import (
+    FeatureFile,
+    Hearing,
+    HeldFeatures,
+    HeldSound,
+    Item,
+    Recordings,
+    SoundFile,
+    pack,
+    unpack,
+)
 from anaphora.data.corpora import CORPORA, find
 from anaphora.data.corpora.corpus import CORPUS_SEED
 from anaphora.data.corpora.sound_corpus import SoundCorpus
 from anaphora.data.files import Verdict, beside
 from anaphora.data.opening import Reader
 from anaphora.data.sources.arrays import ENDINGS, as_sequence
-from anaphora.data.sources.objects import is_xy, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source
 from anaphora.data.sources.roles import SPOKEN, choose_columns
+from anaphora.data.sources.sheet import is_xy, table_of, together
 from anaphora.data.table import Table
 from anaphora.errors import DataError
 

@@ -14,7 +14,6 @@ from anaphora.data import corpora
 from anaphora.data.corpora import no_source
 from anaphora.data.files import TextFile, Verdict, scan
 from anaphora.data.sources.formats import ending_of, format_of
-from anaphora.data.sources.objects import is_xy, peeked, table_of, together
 from anaphora.data.sources.opening import SPLITS, open_source, source_of, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import TAGGED, with_parts
@@ -27,7 +26,7 @@ from anaphora.data.sources.sentences import (
     spill_sentences,
     word_rows,
 )
-from anaphora.data.sources.sheet import Hints
+from anaphora.data.sources.sheet import Hints, is_xy, peeked, table_of, together
 from anaphora.data.table import HeldTable, Table
 from anaphora.errors import DataError
 

@@ -32,11 +32,20 @@ from anaphora.data.sources.arrays import (
     read_ts,
 )
 from anaphora.data.sources.formats import ending_of, format_of, open_file
-from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, source_of, two_paths
 from anaphora.data.sources.report import report
 from anaphora.data.sources.roles import LABELLED, choose_columns, label_text, no_columns, text_problem
-from anaphora.data.sources.sheet import Hints, Record, Sheet
+from anaphora.data.sources.sheet import (
+    Hints,
+    Record,
+    Sheet,
+    is_xy,
+    pairs_table,
+    peeked,
+    table_of,
+    together,
+    unbatched,
+)
 from anaphora.data.table import HeldTable, Table
 from anaphora.errors import DataError
 

@@ -18,7 +18,6 @@ from anaphora.data.opening import Reader
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.json_lines import JsonLines
 from anaphora.data.sources.formats.tabs import TsvTable
-from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.report import report, say
 from anaphora.data.sources.roles import (
     KINDS,
@@ -32,7 +31,17 @@ from anaphora.data.sources.roles import (
     parts_of,
     with_parts,
 )
-from anaphora.data.sources.sheet import Hints, Sheet, TextSheet
+from anaphora.data.sources.sheet import (
+    Hints,
+    Sheet,
+    TextSheet,
+    is_xy,
+    pairs_table,
+    peeked,
+    table_of,
+    together,
+    unbatched,
+)
 from anaphora.data.table import PAIR, Column, HeldTable, Table, Values
 from anaphora.errors import DataError
 

@@ -28,11 +28,20 @@ from anaphora.data.sources.arrays import (
 from anaphora.data.sources.conll import open_sentences
 from anaphora.data.sources.formats import format_of, open_file
 from anaphora.data.sources.labelled import generate_vectors
-from anaphora.data.sources.objects import is_xy, pairs_table, peeked, table_of, together, unbatched
 from anaphora.data.sources.opening import SPLITS, open_source, two_paths
 from anaphora.data.sources.roles import LABELLED, TAGGED, choose_columns, label_text, no_columns
 from anaphora.data.sources.sentences import split_words, word_problem
-from anaphora.data.sources.sheet import Hints, Record, Sheet
+from anaphora.data.sources.sheet import (
+    Hints,
+    Record,
+    Sheet,
+    is_xy,
+    pairs_table,
+    peeked,
+    table_of,
+    together,
+    unbatched,
+)
 from anaphora.data.table import HeldTable, Table
 from anaphora.errors import DataError
 

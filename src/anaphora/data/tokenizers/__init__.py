@@ -12,11 +12,10 @@ import numpy as np
 from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Engine
 
-from anaphora.data.around import Around
 from anaphora.data.symbols import BOS, EOS, PAD, SPELLINGS, UNK, check_ids
 from anaphora.data.table import Table
 from anaphora.data.tokenizers import vocabularies
-from anaphora.data.tokenizers.vocabularies import with_tags
+from anaphora.data.tokenizers.vocabularies import Around, with_tags
 from anaphora.errors import DataError
 from anaphora.files import parse_json
 

@@ -18,7 +18,7 @@ from anaphora.data.corpora import CORPORA
 from anaphora.data.labelled_targets import Targets, kind_of
 from anaphora.data.sources.arrays import ANY_SIZE, of_vectors
 from anaphora.data.sources.labelled import LABELLED_READER, open_labelled
-from anaphora.data.sources.objects import XY, is_xy
+from anaphora.data.sources.sheet import XY, is_xy
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import AnaphoraError

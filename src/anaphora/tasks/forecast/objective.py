@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.data.series import SeriesData
-from anaphora.data.series_ahead import LARGEST, expected
-from anaphora.data.series_joint import Chain
+from anaphora.data.series_ahead import LARGEST, Chain, expected
 from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import SettingsError

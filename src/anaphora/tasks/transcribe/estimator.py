@@ -12,8 +12,7 @@ from torch import Tensor
 
 from anaphora.data.audio.features import LogMel
 from anaphora.data.audio.frames import Ear, make_features
-from anaphora.data.audio.inputs import Item
-from anaphora.data.audio.recordings import Recordings
+from anaphora.data.audio.recordings import Item, Recordings
 from anaphora.data.audio.recordings_readers import (
     RECORDING_READER,
     as_item,

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from anaphora.cancellation import each_step
-from anaphora.data.around import Around
 from anaphora.data.seeds import symbols_seed
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.models.ensemble import Ensemble
 from anaphora.models.memory import Memory, join_memories
 from anaphora.models.packed import packed

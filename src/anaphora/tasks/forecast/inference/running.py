@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.cancellation import each_step
-from anaphora.data.series_ahead import ROWS, point
-from anaphora.data.series_joint import Chain
+from anaphora.data.series_ahead import ROWS, Chain, point
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.nn import NADE

@@ -28,8 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.data.audio.frames import Ear
-from anaphora.data.audio.inputs import HeldFeatures, HeldSound, Item
-from anaphora.data.audio.recordings import Recordings
+from anaphora.data.audio.recordings import HeldFeatures, HeldSound, Item, Recordings
 from anaphora.data.batches.padded import tensors_of
 from anaphora.data.sources.report import say
 from anaphora.data.tokenizers import Tokenizer

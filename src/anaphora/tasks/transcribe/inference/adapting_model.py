@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from anaphora.data.audio.inputs import Item
-from anaphora.data.audio.recordings import Recordings
+from anaphora.data.audio.recordings import Item, Recordings
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.ctc import CTCModel
 from anaphora.settings.transcribe import TranscribeOptions

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anaphora.data.around import Around
 from anaphora.data.batches.padded import tensors_of
 from anaphora.data.batches.pooled import in_order
 from anaphora.data.symbols import BOS, EOS
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.models.ctc import CTCModel, JointModel, log_probabilities
 from anaphora.models.memory import Memory
 from anaphora.models.packed import packed

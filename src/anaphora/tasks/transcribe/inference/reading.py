@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.data.asked import list_lines
+from anaphora.data.asked import check_readable, line_batches, list_lines
 from anaphora.data.audio.files import AUDIO_ENDINGS
-from anaphora.data.audio.inputs import Item
+from anaphora.data.audio.recordings import Item
 from anaphora.data.audio.recordings_readers import ROOMS, as_item
 from anaphora.data.files import beside
 from anaphora.data.sources.arrays import ENDINGS
 from anaphora.data.sources.formats import format_of
 from anaphora.data.sources.roles import SPOKEN
-from anaphora.data.streams import check_readable, line_batches
 from anaphora.errors import DataError
 
 LISTS = (".tsv", ".txt", ".lst")
