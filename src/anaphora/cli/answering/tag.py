@@ -36,8 +36,9 @@ def asked(model: Tagger, source: str, options: Mapping[str, Any]) -> Iterator[li
     a further column, a file of columns in their own."""
     model._check_trained()
     learnt = model.recipe_.trained_on.get("of", model.recipe_.trained_on)
-    if isinstance(model._reader, FrameReader):
-        return (list(map(item, some)) for some in _frames(source, model._reader.inputs, learnt))
+    reader = getattr(model, "_reader", None)  # a tagger that counts words has none
+    if isinstance(reader, FrameReader):
+        return (list(map(item, some)) for some in _frames(source, reader.inputs, learnt))
     form = options.get("form") or "auto"
     if form == "auto":
         form = "text" if source == "-" else _form_to_tag(source, model.learnt_.tags)
