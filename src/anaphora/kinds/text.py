@@ -15,7 +15,7 @@ from anaphora.data.asked import Asked, asked_batches
 from anaphora.data.batches.pooled import padded_inputs
 from anaphora.data.contexts import Context
 from anaphora.data.ngrams import NGramSet
-from anaphora.data.tokenizers import Tokenizer
+from anaphora.data.tokenizers import Tokenizer, sound_text
 from anaphora.errors import DataError
 from anaphora.files.schemas import checked
 from anaphora.kinds.doors import UNLIMITED, Bounds
@@ -120,7 +120,7 @@ class NGramInputs(Texts):
         return {"symbols": self.grams.size}
 
     def encode(self, cells: Sequence[Any]) -> list[Encoded]:
-        return [self.grams.encode(text) for text in texts_of(cells)]
+        return [self.grams.encode(sound_text(text)) for text in texts_of(cells)]
 
     def to_facts(self) -> dict[str, Any]:
         return {"kind": self.kind, **asdict(self.grams)}
