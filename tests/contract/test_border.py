@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -297,3 +298,20 @@ def test_review_B3_errors_name_what_was_given():
     ) as error:
         an.LanguageModel("gru").fit("to be or not " * 3846 + "or")
     assert len(str(error.value)) <= 160
+
+
+def test_newcomer_7_a_score_on_the_training_data_says_so(tmp_path):
+    frame = pandas.DataFrame({"text": TEXTS, "label": RIGHT})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame[::2].to_csv(tmp_path / "b.csv", index=False)
+    ngrams().fit(tmp_path / "a.csv", out=tmp_path / "run")
+    m = an.load(tmp_path / "run")
+    with pytest.warns(UserWarning, match="the model was trained on these data"):
+        m.score(tmp_path / "a.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        m.score(tmp_path / "b.csv")
+    pandas.DataFrame({"date": DAYS, "y": 6 * WEEK}).to_csv(tmp_path / "s.csv", index=False)
+    forecaster = an.Forecaster("median", horizon=7, window=7, period=7).fit(tmp_path / "s.csv")
+    with pytest.warns(UserWarning, match="the model was trained on these data"):
+        forecaster.score(tmp_path / "s.csv")

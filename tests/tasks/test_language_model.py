@@ -292,7 +292,9 @@ def test_the_command_trains_judges_writes_and_scores(tmp_path):
     assert told[3:] == ["1 of 3 inputs are empty and have no answer."]
     assert told[0].endswith("a student reads")
     assert told[1] == ""
-    told = json.loads(finish(tmp_path, "score", "run", "text.txt", "--json"))
+    said = finish(tmp_path, "score", "run", "text.txt", "--json")
+    told, end = json.JSONDecoder().raw_decode(said)
+    assert "the model was trained on these data" in said[end:]
     assert told["perplexity"] < 10
     drawn = json.loads(finish(tmp_path, "sample", "run", "--prompt", "a stu", "--length", "9", "--json"))
     assert drawn["prompt"] == "a stu"

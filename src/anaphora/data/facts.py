@@ -73,6 +73,15 @@ def check_facts(data: Mapping[str, Any]) -> None:
         _check_generated(f"data.{role}", facts)
 
 
+def same_data(given: Mapping[str, Any], trained: Mapping[str, Any]) -> bool:
+    """Return whether data were trained on, by their fingerprint, or of series by their files; ``trained`` may say of which data a part was held out."""
+    whole = trained.get("of", trained)
+    marks = [facts.get("sha256") for facts in (trained, whole, whole.get("pairs", {}))]
+    own = [facts.get("sha256") for facts in (given, given.get("pairs", {}))]
+    files = given.get("kind") == whole.get("kind") == "files" and given.get("paths") == whole.get("paths")
+    return files or any(mark is not None and mark in marks for mark in own)
+
+
 def _check_generated(where: str, facts: Mapping[str, Any]) -> None:
     """Refuse an embedded corpus of very many more examples than its splits have: they would be generated one by one."""
     if "corpus" in (facts.get("kind"), facts.get("form")):

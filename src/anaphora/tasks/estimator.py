@@ -6,6 +6,7 @@ What differs from task to task is said by each (see `Task`).
 from __future__ import annotations
 
 import contextlib
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from anaphora.data.facts import same_data
 from anaphora.data.sources.report import reported, say
 from anaphora.errors import RunError, SettingsError
 from anaphora.files.writing import scratch_folder
@@ -135,6 +137,16 @@ class Estimator(Intervening, Predicting):
         if self._direct:
             return facts
         return facts | plan_training(self.settings_, self._fresh_model(), self._symbols(train), len(train))
+
+    def _scored(self, data: Any, bad_rows: str | None, **fields: Any) -> Any:
+        """The data that ``score`` measures on, with a warning where the model was trained on them."""
+        opened = self._open_test(data, bad_rows, **fields)
+        if same_data(opened.describe(), self.recipe_.trained_on):
+            warnings.warn(
+                "the model was trained on these data, so the measures say little about new ones; score it on others",
+                stacklevel=4,
+            )
+        return opened
 
     def _check_dev_given(self, dev: Any) -> None:
         """`_check_labels` for dev data that were not held out of the training data, in which a label may be the only one of its kind."""

@@ -215,7 +215,7 @@ class Answerer(PictureEstimator):
         self._check_trained()
         chosen = build(AnswerOptions, options, owner="score")
         fields = {"source_field": source_field, "target_field": target_field}
-        pictures = self._open_test(data, bad_rows, **fields)
+        pictures = self._scored(data, bad_rows, **fields)
         self.model_.eval()
         scores = score_questions(self.model_, self._asked(pictures))
         check_finite(scores, "question")

@@ -163,7 +163,7 @@ class Captioner(PictureEstimator, Writer):
         """
         self._check_trained()
         fields = {"source_field": source_field, "target_field": target_field}
-        rows = self._open_test(data, bad_rows, **fields)
+        rows = self._scored(data, bad_rows, **fields)
         pictures = [rows.load(i) for i in range(len(rows))]
         references = [
             [self.tokenizer_.normalized(text) for text in _texts(rows, i)] for i in range(len(rows))

@@ -352,7 +352,7 @@ class Classifier(SequenceReader):
             measures = self.score(paired(data, plain_targets(y, self.targets_.kind)), **options)
             return float(measures["r2"] if self.targets_.kind == "number" else measures["accuracy"] / 100)
         chosen = self._options(**options)
-        rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
+        rows = self._scored(data, bad_rows, source_field=source_field, target_field=target_field)
         given, labels = zip(*rows.read(range(len(rows))), strict=True)
         found = self.targets_.answers(self._scores(given), chosen["threshold"])
         measured = measure(self.targets_, labels, found, self.settings_.tolerance)

@@ -141,7 +141,7 @@ class Embedder(SequenceReader):
         inputs alone, the second half by the first. ``asked``: ``positives``, where the data do not tell, ``source_field``, ``target_field``.
         """
         self._check_trained()
-        rows = self._asked(self._open_test(data, bad_rows, **asked))
+        rows = self._asked(self._scored(data, bad_rows, **asked))
         return {"examples": len(rows.queries), **retrieval(self.settings_, *self._looked_up(rows), rows)[0]}
 
     def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Table:

@@ -265,7 +265,7 @@ class Forecaster(Estimator):
                     "bad_rows has no meaning for series: a row left out would shift all that follow; correct it."
                 ]
             )
-        windows = self._windows(self._open_test(data, None, **fields))
+        windows = self._windows(self._scored(data, None, **fields))
         return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> SeriesData:

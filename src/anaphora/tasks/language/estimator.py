@@ -265,7 +265,7 @@ class LanguageModel(Estimator):
         self._check_trained()
         s = self.settings_
         how = self._score_options(options)
-        text = self._open_test(data, bad_rows, source_field=source_field)
+        text = self._scored(data, bad_rows, source_field=source_field)
         rows, characters = encoded(self, text)
         if not self._direct:
             self.model_.eval()

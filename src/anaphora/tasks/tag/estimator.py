@@ -283,7 +283,7 @@ class Tagger(Estimator):
             raise DataError(
                 f"score reads the form of its data from their ending; rename the file to .{form}, or leave form out."
             )
-        pairs = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
+        pairs = self._scored(data, bad_rows, source_field=source_field, target_field=target_field)
         return self._scores(*self._apart(pairs))
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:

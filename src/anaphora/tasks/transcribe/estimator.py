@@ -289,7 +289,7 @@ class Transcriber(Estimator):
         """Word and character error in percent (WER, CER), the share of texts without an error, the errors of each kind,
         the commonest ones, and the texts with most errors, each error in brackets: ``(wanted→given)``."""
         asked = self._options(options)
-        rows = self._open_test(data, bad_rows, source_field=source_field, target_field=target_field)
+        rows = self._scored(data, bad_rows, source_field=source_field, target_field=target_field)
         heard = [self._voiced(item, asked.voices) for item in rows.items]
         outputs = listening_of(self, asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]

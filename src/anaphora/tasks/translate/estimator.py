@@ -190,7 +190,7 @@ class Translator(Writer):
 
         References are compared as the model knows them: with single spaces, and in lower case if it was trained so.
         """
-        rows = list(self._open_test(data, bad_rows, source_field=source_field, target_field=target_field))
+        rows = list(self._scored(data, bad_rows, source_field=source_field, target_field=target_field))
         outputs = self.predict([source for source, _ in rows], **search)
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
         scores = translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
