@@ -12,7 +12,7 @@ from anaphora.data.corpora.sentences import COMMANDS, DATES, NAMES, REVIEWS
 from anaphora.data.corpora.signals import GESTURES, WAVES
 from anaphora.errors import DataError
 
-__all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate", "no_source"]
+__all__ = ["CORPORA", "CORPUS_SEED", "SPLITS", "Corpus", "Embedded", "find", "generate"]
 MOST_SHOWN = 300
 """Characters of what may be a path."""
 
