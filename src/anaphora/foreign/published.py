@@ -171,7 +171,7 @@ def recurrent_of(given: Weights) -> Recurrent | None:
     gates, inputs, hidden = len(again) / again.shape[1], first.shape[1], again.shape[1]
     if gates not in (3, 4):
         raise RunError(
-            f"{given.path} holds the weights of an nn.RNN, but not its nonlinearity; give the module: "
+            f"{given.path} holds an nn.RNN, but not its nonlinearity; give it: "
             "an.load(FILE, into=an.nn.Recurrent(an.nn.Elman(inputs, hidden, activation=…)))."
         )
     layers = 1 + max(int(found["layer"]) for found in matches)

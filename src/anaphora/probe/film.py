@@ -57,8 +57,7 @@ def _read(name: str, run: RunFolder, tables: dict[str, list[dict[str, Any]]]) ->
     steps = frames(run)
     if len(steps) < 2:
         raise RunError(
-            f"{name} has no film of its training: it is fitted in one go, has not been evaluated yet, or was trained with film = 0, "
-            "or its weights are too many for the MiB of that setting."
+            f"{name} has no film of its training: it is fitted in one go, was not evaluated yet, or has film = 0 or too small for its weights."
         )
     first = _floats(frame_weights(run, steps[0]))
     parts = _parts(list(first))

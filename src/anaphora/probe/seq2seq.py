@@ -236,8 +236,8 @@ def sided_arrays(
         how = f"attention, mean of the {len(heads)} heads of {layers['cross_attention'][-1]}"
     if how and arrays["alignment"].values.shape != (target, source):
         raise AnaphoraError(
-            f"The model noted an alignment of shape {arrays['alignment'].values.shape} for {target} target "
-            f"and {source} source symbols; its attention must note weights (batch, target, source)."
+            f"The model noted an alignment of shape {arrays['alignment'].values.shape} for {target} target and {source} source symbols; "
+            "note (batch, target, source)."
         )
     return arrays, {"alignment": how, **said_layers(layers)}
 

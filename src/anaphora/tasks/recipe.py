@@ -141,8 +141,8 @@ class Recipe:
             if not (trust or trusting() or part.harmless):
                 call = "resume(RUN" if training else "an.load(RUN"
                 raise RunError(
-                    f"{run}: {key} = {part} is code that the run names but does not hold; give it again, as in {call}, "
-                    f"{key.partition('.')[0]}=…), or allow it to be imported with trust=True (--trust-parts) if you trust the run."
+                    f"{run}: {key} = {part} is code that the run names, not holds; give it: {call}, {key.partition('.')[0]}=…), "
+                    "or let it be imported: trust=True (--trust-parts)."
                 )
             part.bring(where=f"{run}: {key} = ", run=run)
         changed = []

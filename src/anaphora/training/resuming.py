@@ -47,7 +47,7 @@ def take_up(learner: Learner, run: RunFolder, reporter: Reporter, checkpoint: in
         if skipped:
             raise RunError(
                 f"{folder}: none of its {len(skipped)} checkpoints can be used ({skipped[0].path.name}: "
-                f"{skipped[0].reason}); put back what was changed, restore one from a backup, or train again."
+                f"{skipped[0].reason}); put back what was changed, or train again."
             )
         reporter.say(f"{folder}: has no checkpoint yet, so training starts from the beginning.")
         return Resumed()

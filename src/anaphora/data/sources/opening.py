@@ -181,8 +181,8 @@ def bounded(rows: Iterable[R], name: str, most: int | None = None) -> Iterator[R
     for number, row in enumerate(rows):
         if number == limit:
             raise DataError(
-                f"{name}: gave {limit:,} rows and has not ended; give a part of an endless stream, as "
-                "itertools.islice(stream, 100_000) does, or write the rows to a file."
+                f"{name}: gave {limit:,} rows and has not ended; give a part of a stream, as by "
+                "itertools.islice(stream, 100_000), or a file."
             )
         yield row
 

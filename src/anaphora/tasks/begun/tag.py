@@ -146,8 +146,8 @@ def _check_words(donors: Donors) -> None:
     for path, donor in zip(donors.paths, donors.models, strict=True):
         if donor.settings_.tokens != "word" or not donor.settings_.lines:
             raise RunError(
-                f"{path} does not read words of single sentences, as a tagger does; train it with tokens=word and "
-                "lines=true, or set init_as=vectors to read the states of a model of characters."
+                f"{path} does not read words of single sentences; train it with tokens=word and lines=true, or set "
+                "init_as=vectors for a model of characters."
             )
 
 

@@ -242,8 +242,8 @@ class CsvTable(CutSheet):
             if self.delimiter == "|":  # speech corpora have no headers: name, text, text as it is read
                 return False
             raise DataError(
-                f"{self.name}:{self._begins}: the first row looks like data, not like a header ({' '.join(reason.split())}); add a row of names, or "
-                "give the columns by number, from 1, as in --source-field 1."
+                f"{self.name}:{self._begins}: the first row looks like data, not like a header ({' '.join(reason.split())}); add one, or give "
+                "columns by number: --source-field 1."
             )
         if rows and not known_names(self.names) and not like_names(self.names, rows):
             warnings.warn(
