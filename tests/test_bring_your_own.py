@@ -242,7 +242,7 @@ def test_a_run_folder_alone_imports_nothing(cells: Path, tmp_path: Path) -> None
         an.load(tmp_path / "run")
     assert "\n" not in str(raised.value)
     assert "own_cells" not in sys.modules
-    with pytest.raises(RunError, match=r"as in resume\(RUN, cell=…\)"):
+    with pytest.raises(RunError, match=r"give it: resume\(RUN, cell=…\)"):
         an.Classifier.resume(tmp_path / "run", steps=4)
     assert an.load(tmp_path / "run", trust=True).predict(["a b"]) == m.predict(["a b"])
     with pytest.raises(SettingsError, match="loss is not an own part of"):
