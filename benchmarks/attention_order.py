@@ -14,7 +14,7 @@ import numpy as np
 
 import anaphora as an
 from anaphora.data.audio.recordings_readers import open_recordings
-from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.kinds.measures.transcripts import error_rates
 
 
 def orders(alignment: np.ndarray, symbols: list[str]) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 import anaphora as an
 from anaphora.data.corpora import find
 from anaphora.data.corpora.sound_corpus import SoundCorpus
-from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.kinds.measures.transcripts import error_rates
 
 PAUSES: tuple[tuple[float | None, float], ...] = (
     (None, 1.2),

@@ -29,7 +29,7 @@ from typing import Any
 import anaphora as an
 from anaphora.data.sources.opening import open_source
 from anaphora.tasks.suiting.remembered import Remembered
-from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.kinds.measures.translations import translation_scores
 from fsdd_holdout import value
 
 Pairs = list[tuple[str, str]]

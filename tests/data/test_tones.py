@@ -15,7 +15,7 @@ from anaphora.data.batches.pooled import random_of
 from anaphora.data.corpora.sound_corpus import SPEAKERS
 from anaphora.data.corpora.tones import CORPUS, LEXICON
 from anaphora.data.corpora.tones_voice import PHONES, RATE, say, speaker
-from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.kinds.measures.transcripts import error_rates
 
 VARIANT = CORPUS.default_variant
 

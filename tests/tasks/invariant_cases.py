@@ -19,10 +19,10 @@ import transcribe_tiny
 
 import anaphora as an
 from anaphora.data.corpora import generate
-from anaphora.tasks.caption.metrics import caption_scores
-from anaphora.tasks.tag.metrics import tag_scores
-from anaphora.tasks.transcribe.metrics import transcription_scores
-from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.kinds.measures.captions import caption_scores
+from anaphora.kinds.measures.tags import tag_scores
+from anaphora.kinds.measures.transcripts import transcription_scores
+from anaphora.kinds.measures.translations import translation_scores
 
 Rows = Sequence[Any]
 

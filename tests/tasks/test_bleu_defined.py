@@ -7,9 +7,9 @@ from tasks_tiny import pairs, settings
 
 import anaphora as an
 from anaphora.errors import SettingsError
-from anaphora.tasks.caption.metrics import caption_scores, captions_judged
-from anaphora.tasks.overlap import bleu_defined
-from anaphora.tasks.translate.metrics import translation_scores, translations_judged
+from anaphora.kinds.measures.captions import caption_scores, captions_judged
+from anaphora.kinds.measures.overlap import bleu_defined
+from anaphora.kinds.measures.translations import translation_scores, translations_judged
 
 SHORT, LONG = ["three hundred twelve", "nine"], ["a cat sleeps here", "nine"]
 

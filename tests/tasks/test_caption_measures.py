@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from anaphora.tasks.caption.metrics import caption_scores, cider, exact_match, on_object, share_on_objects
+from anaphora.kinds.measures.captions import caption_scores, cider, exact_match, on_object, share_on_objects
 
 
 def test_cider_of_perfect_captions_by_hand() -> None:

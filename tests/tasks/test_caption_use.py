@@ -19,7 +19,7 @@ from anaphora.data.pictures_readers import open_pictures
 from anaphora.errors import DataError, SettingsError
 from anaphora.nn.attention import Hard
 from anaphora.tasks.caption.inference import where_it_looked
-from anaphora.tasks.caption.metrics import on_object
+from anaphora.kinds.measures.captions import on_object
 from anaphora.tasks.caption.objective import CaptionBatch, CaptionObjective, caption_batches
 from anaphora.tasks.outputs import Output
 from anaphora.views.registry import VIEWS, picture

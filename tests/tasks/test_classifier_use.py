@@ -16,7 +16,7 @@ from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.inference.torch_engine import score_inputs
-from anaphora.tasks.classify.metrics import class_scores, confusion, number_scores, several_scores
+from anaphora.kinds.measures.classes import class_scores, confusion, number_scores, several_scores
 from anaphora.tasks.classify.objective import class_weights, classes_judged, drop_words, measure
 
 LACKING = "completely lacking a good script, good actors and a good director"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import RunError, SettingsError
-from anaphora.tasks.classify.metrics import several_scores
+from anaphora.kinds.measures.classes import several_scores
 from anaphora.tasks.thresholding import GRID, LEAST, NAME, best_threshold
 from anaphora.training.weights import load_weights, save_weights
 

@@ -24,8 +24,8 @@ from tasks_tiny import is_one_sentence
 import anaphora as an
 from anaphora.cli.main import run
 from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
-from anaphora.tasks.judged import Floats, mean
-from anaphora.tasks.overlap import bleu, chrf
+from anaphora.kinds.measures.judged import Floats, mean
+from anaphora.kinds.measures.overlap import bleu, chrf
 
 LINES = [
     f"{a} {b} {c}" for a, b, c in itertools.product(["red", "blue"], ["old", "new", "odd"], ["cat", "dog"])

@@ -15,7 +15,7 @@ from anaphora.data.alike import AlikeBatch, Lookups, cropped
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.embeddings.vectors import neighbours, spherical_kmeans, unit
 from anaphora.nn.contrastive import contrastive_losses, similarities
-from anaphora.tasks.embed.metrics import retrieval
+from anaphora.kinds.measures.retrieval import retrieval
 from anaphora.tasks.looking import Asked
 
 

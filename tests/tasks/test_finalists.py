@@ -16,7 +16,7 @@ from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import SettingsError
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
-from anaphora.tasks.translate.metrics import standard_error
+from anaphora.kinds.measures.translations import standard_error
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training.progress import Reporter
 

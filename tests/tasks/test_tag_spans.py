@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.tag_schemes import allowed, infer_scheme, misfit, split_tag
-from anaphora.tasks.tag.metrics import find_spans, tag_scores
+from anaphora.kinds.measures.tags import find_spans, tag_scores
 
 BIOES = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("X", "Y"))]
 sequences = st.lists(st.sampled_from(BIOES), max_size=9)

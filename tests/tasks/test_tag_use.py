@@ -60,7 +60,7 @@ def of_preset():
 def most_frequent():
     """The stated baseline: each word gets the tag it had most often in training."""
     from anaphora.data.sources.conll import open_sentences, words_of
-    from anaphora.tasks.tag.metrics import tag_scores
+    from anaphora.kinds.measures.tags import tag_scores
 
     counts: dict[str, dict[str, int]] = {}
     for words, tags in open_sentences("names"):

@@ -14,12 +14,12 @@ from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.tasks.caption.metrics import caption_scores
+from anaphora.kinds.measures.captions import caption_scores
 from anaphora.tasks.classify.objective import measure
-from anaphora.tasks.judged import SHARES, unit_of
-from anaphora.tasks.tag.metrics import tag_scores
-from anaphora.tasks.transcribe.metrics import transcription_scores
-from anaphora.tasks.translate.metrics import translation_scores
+from anaphora.kinds.measures.judged import SHARES, unit_of
+from anaphora.kinds.measures.tags import tag_scores
+from anaphora.kinds.measures.transcripts import transcription_scores
+from anaphora.kinds.measures.translations import translation_scores
 
 PAIRS = [("one", "Eins  zwei"), ("two", " Drei ")]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anaphora.tasks.transcribe.metrics import (
+from anaphora.kinds.measures.transcripts import (
     align,
     edit_distance,
     error_rates,

@@ -14,7 +14,7 @@ import torch
 
 from anaphora.models import tagger as models
 from anaphora.nn.lora import has_adapters
-from anaphora.tasks.judged import smoothed
+from anaphora.kinds.measures.judged import smoothed
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder

@@ -16,7 +16,7 @@ from anaphora.settings.length import one_length
 from anaphora.tasks import signatures
 from anaphora.tasks.artifacts import ARTIFACTS
 from anaphora.tasks.guarding import ANSWERS, kernels_checked
-from anaphora.tasks.judged import Judged
+from anaphora.kinds.measures.judged import Judged
 from anaphora.tasks.learning import sklearn_tags
 from anaphora.tasks.own import settled
 from anaphora.tasks.recipe import Recipe

@@ -15,8 +15,8 @@ from torch import Tensor
 from anaphora.data.batches.padded import labels_of
 from anaphora.data.labelled_targets import USUAL_THRESHOLD
 from anaphora.data.sources.report import say
-from anaphora.tasks.classify.metrics import f1_of
-from anaphora.tasks.judged import smoothed
+from anaphora.kinds.measures.classes import f1_of
+from anaphora.kinds.measures.judged import smoothed
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder

@@ -153,7 +153,7 @@ def _cells(value: Any, key: str) -> list[str]:
 
 
 def _with_unit(number: str, measure: str) -> str:
-    from anaphora.tasks.judged import unit_of
+    from anaphora.kinds.measures.judged import unit_of
 
     return f"{number} {unit_of(measure)}".rstrip()
 

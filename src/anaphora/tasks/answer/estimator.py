@@ -23,7 +23,7 @@ from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
 from anaphora.tasks.answer.inference import Answer, Row, among, choices_of, group, rows_of, spoken
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
-from anaphora.tasks.answer.metrics import answers_judged, by_kind
+from anaphora.kinds.measures.answers import answers_judged, by_kind
 from anaphora.tasks.answer.objective import (
     AnswerObjective,
     Asked,
@@ -35,7 +35,7 @@ from anaphora.tasks.answer.objective import (
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, timed
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model

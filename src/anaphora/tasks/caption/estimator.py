@@ -21,11 +21,11 @@ from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.caption.metrics import caption_scores, captions_judged, named_objects, share_on_objects
+from anaphora.kinds.measures.captions import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, timed
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (

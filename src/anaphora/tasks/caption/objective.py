@@ -20,8 +20,8 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import Hard, score_function_in_time
 from anaphora.tasks.caption.inference import describe_pictures
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.tasks.caption.metrics import caption_scores
-from anaphora.tasks.overlap import check_bleu_metric
+from anaphora.kinds.measures.captions import caption_scores
+from anaphora.kinds.measures.overlap import check_bleu_metric
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 from anaphora.training.schedules import teacher_forcing

@@ -55,7 +55,7 @@ from anaphora.tasks.classify.objective import (
 )
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.guarding import probing
-from anaphora.tasks.judged import Judged, timed
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired, plain_targets, tell_axes
 from anaphora.tasks.looking import no_beam, symbol_vectors

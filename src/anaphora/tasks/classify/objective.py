@@ -25,8 +25,8 @@ from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.settings.classify import ClassifierSettings
-from anaphora.tasks.classify.metrics import class_scores, judged_measures, number_scores, several_scores
-from anaphora.tasks.judged import Judged
+from anaphora.kinds.measures.classes import class_scores, judged_measures, number_scores, several_scores
+from anaphora.kinds.measures.judged import Judged
 from anaphora.tasks.regularising import is_regular, regular_loss
 from anaphora.tasks.thresholding import best_threshold, is_chosen, usable
 from anaphora.training.objective import LossSum

@@ -13,7 +13,7 @@ from anaphora.kinds.result import Result
 from anaphora.tasks.comparing.contestants import Contestant, gather, opened
 from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
 from anaphora.tasks.comparing.table import written
-from anaphora.tasks.judged import Judged, Measure
+from anaphora.kinds.measures.judged import Judged, Measure
 from anaphora.tasks.registry import meaningful, resolve
 
 FEW = 20

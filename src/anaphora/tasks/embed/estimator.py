@@ -21,11 +21,11 @@ from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_km
 from anaphora.probe.trace import Trace
 from anaphora.tasks.embed.build import build_embedder
 from anaphora.tasks.embed.info import EmbedderSettings
-from anaphora.tasks.embed.metrics import lookups_judged, retrieval
+from anaphora.kinds.measures.retrieval import lookups_judged, retrieval
 from anaphora.tasks.embed.objective import ContrastiveObjective
 from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
 from anaphora.tasks.guarding import probing
-from anaphora.tasks.judged import Judged, no_options, timed
+from anaphora.kinds.measures.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.reading import SequenceReader

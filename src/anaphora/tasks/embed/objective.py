@@ -13,7 +13,7 @@ from anaphora.data.batches.padded import send, tensors_of
 from anaphora.inference.torch_engine import score_inputs
 from anaphora.nn.contrastive import contrastive_losses, similarities
 from anaphora.tasks.embed.info import EmbedderSettings
-from anaphora.tasks.embed.metrics import retrieval
+from anaphora.kinds.measures.retrieval import retrieval
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss
 

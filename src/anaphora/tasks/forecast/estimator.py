@@ -33,7 +33,7 @@ from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_ju
 from anaphora.tasks.forecast.objective import ForecastObjective, solved
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, no_options
+from anaphora.kinds.measures.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target

@@ -19,7 +19,7 @@ from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError
 from anaphora.tasks.forecast.inference.running import outputs, point
 from anaphora.tasks.forecast.objective import value_losses
-from anaphora.tasks.judged import Judged, Measure, digest, mean, timed
+from anaphora.kinds.measures.judged import Judged, Measure, digest, mean, timed
 
 Floats = NDArray[np.float64]
 SHOWN = (1, 2, 3, 6, 12, 24, 48, 96, 192, 336, 720)

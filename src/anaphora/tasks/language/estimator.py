@@ -31,7 +31,7 @@ from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, no_options, timed
+from anaphora.kinds.measures.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
     build_language,

@@ -25,7 +25,7 @@ from anaphora.nn.embedding import aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.settings.language import ScoreOptions
 from anaphora.tasks.adapting import adapted_log_probs
-from anaphora.tasks.judged import Judged, Measure, columns, digest, mean
+from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, mean
 from anaphora.tasks.language.build import ngram_log_probs
 
 if TYPE_CHECKING:

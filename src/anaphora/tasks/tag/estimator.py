@@ -30,7 +30,7 @@ from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, no_options
+from anaphora.kinds.measures.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -40,7 +40,7 @@ from anaphora.tasks.suiting.tag import suit_sentences
 from anaphora.tasks.tag.build import counted_hmm, fresh_tagger, hmm_tensors, rebuilt_hmm
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.tasks.tag.metrics import judged, measured
+from anaphora.kinds.measures.tags import judged, measured
 from anaphora.tasks.tag.objective import objective_and_batches
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.loop import TrainingResult

@@ -32,7 +32,7 @@ from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, timed
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
@@ -49,7 +49,7 @@ from anaphora.tasks.transcribe.inference.streaming import open_hearing
 from anaphora.tasks.transcribe.inference.unsaid import unsaid_in
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
-from anaphora.tasks.transcribe.metrics import transcription_scores, transcripts_judged
+from anaphora.kinds.measures.transcripts import transcription_scores, transcripts_judged
 from anaphora.tasks.transcribe.objective import TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective

@@ -24,7 +24,7 @@ from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.spoken import Frames, SpokenBatch
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
-from anaphora.tasks.transcribe.metrics import error_rates
+from anaphora.kinds.measures.transcripts import error_rates
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
 from anaphora.training.schedules import teacher_forcing

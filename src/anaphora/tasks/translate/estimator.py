@@ -23,7 +23,7 @@ from anaphora.tasks.artifacts import learn_sides
 from anaphora.tasks.begun.translate import begin, first_weights
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.tasks.judged import Judged, timed
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
@@ -42,7 +42,7 @@ from anaphora.tasks.suiting.translate import check_invented, suit_pairs, writes_
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs, warn_of_unknown
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.tasks.translate.metrics import translation_scores, translations_judged
+from anaphora.kinds.measures.translations import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.tasks.translate.probing import probe_translator
 from anaphora.tasks.writing import Writer

@@ -14,10 +14,10 @@ from anaphora.data.tokenizers import PairTokenizer
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.ops.gpu.likelihood import summed_loss
 from anaphora.settings import SearchSettings
-from anaphora.tasks.overlap import check_bleu_metric
+from anaphora.kinds.measures.overlap import check_bleu_metric
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.tasks.translate.metrics import standard_error, translation_scores
+from anaphora.kinds.measures.translations import standard_error, translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
 from anaphora.training.rdrop import divergence

@@ -71,7 +71,7 @@ or, as BLEU and chrF, a scale of their own."""
 def unit_of(measure: str) -> str:
     """Return ``%`` for a measure that is a share, nothing for another one.
 
-    >>> from anaphora.tasks.judged import unit_of
+    >>> from anaphora.kinds.measures.judged import unit_of
     >>> unit_of("recall_at_5"), unit_of("mse")
     ('%', '')
     """

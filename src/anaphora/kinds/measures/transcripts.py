@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.tasks.judged import Judged, Measure, columns, digest, share, share_right
+from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, share, share_right
 
 Edit = tuple[str | None, str | None]
 """A word of the reference and the word given for it; None where one of them has none."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from anaphora.data.labelled_targets import Targets
-from anaphora.tasks.judged import Measure, columns, digest, f1, mean, share_right
+from anaphora.kinds.measures.judged import Measure, columns, digest, f1, mean, share_right
 
 Numbers = np.ndarray[Any, Any]
 MOST_CLASSES = 50

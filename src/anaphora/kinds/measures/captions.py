@@ -13,8 +13,8 @@ import numpy as np
 
 from anaphora.data.corpora import find
 from anaphora.data.corpora.shapes import SIDE, SceneCorpus
-from anaphora.tasks.judged import Judged, Measure, columns, digest, mean, share_right
-from anaphora.tasks.overlap import bleu, bleu_defined
+from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, mean, share_right
+from anaphora.kinds.measures.overlap import bleu, bleu_defined
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.tasks.judged import Judged, share_right
+from anaphora.kinds.measures.judged import Judged, share_right
 
 KINDS = 20
 """Most kinds of questions that are kept apart."""

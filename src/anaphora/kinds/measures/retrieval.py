@@ -8,7 +8,7 @@ import numpy as np
 
 from anaphora.data.alike import Lookups, Numbers
 from anaphora.kinds.vector import unit
-from anaphora.tasks.judged import Judged, Measure, columns, share
+from anaphora.kinds.measures.judged import Judged, Measure, columns, share
 from anaphora.training.own import own_measures
 
 RANKS = (1, 5, 10)

@@ -14,8 +14,8 @@ import numpy as np
 
 from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets, split
 from anaphora.data.tag_schemes import split_tag
-from anaphora.tasks.classify.metrics import number_scores, several_scores
-from anaphora.tasks.judged import Judged, Measure, columns, f1, share, timed
+from anaphora.kinds.measures.classes import number_scores, several_scores
+from anaphora.kinds.measures.judged import Judged, Measure, columns, f1, share, timed
 from anaphora.tasks.tag.objective import outline, spelled
 from anaphora.training.own import own_measures
 

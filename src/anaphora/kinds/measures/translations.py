@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from anaphora.tasks.judged import Judged, digest, share_right
-from anaphora.tasks.overlap import bleu, bleu_defined, chrf
+from anaphora.kinds.measures.judged import Judged, digest, share_right
+from anaphora.kinds.measures.overlap import bleu, bleu_defined, chrf
 
 
 def exact_match(outputs: Sequence[str], references: Sequence[str]) -> float:
@@ -47,7 +47,7 @@ def translation_scores(
 def standard_error(outputs: Sequence[str], references: Sequence[str], metric: str) -> float:
     """s / √n of ``exact_match`` or of ``chrf``, in percent: s is the standard deviation over the n ≥ 2 texts.
 
-    >>> from anaphora.tasks.translate.metrics import standard_error
+    >>> from anaphora.kinds.measures.translations import standard_error
     >>> round(standard_error(["a", "b", "c", "d"], ["a", "b", "c", "x"], "exact_match"), 2)
     25.0
     """

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from anaphora.errors import SettingsError
-from anaphora.tasks.judged import Floats, Measure
+from anaphora.kinds.measures.judged import Floats, Measure
 
 WORDS = 4
 """BLEU counts n-grams of words up to this length."""
@@ -24,7 +24,7 @@ def bleu_defined(references: Iterable[str], tokenize: str) -> bool:
     """Whether any reference has four words in a row. Without them even right outputs have no 4-grams, p_4 is 0/0, and
     BLEU is left out of the measures.
 
-    >>> from anaphora.tasks.overlap import bleu_defined
+    >>> from anaphora.kinds.measures.overlap import bleu_defined
     >>> bleu_defined(["three hundred twelve"], "13a"), bleu_defined(["one", "a cat , asleep"], "13a")
     (False, True)
     """
