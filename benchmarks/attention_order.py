@@ -14,7 +14,8 @@ import numpy as np
 
 import anaphora as an
 from anaphora.data.audio.recordings_readers import open_recordings
-from anaphora.kinds.measures.transcripts import error_rates
+from anaphora.kinds.measures.judged import values
+from anaphora.kinds.measures.transcripts import error_measures
 
 
 def orders(alignment: np.ndarray, symbols: list[str]) -> dict[str, np.ndarray]:
@@ -50,7 +51,7 @@ def main() -> None:
         for name, forward in orders(alignment, trace.tokens["target"][:-1]).items():
             found[name].append(forward)
     outputs = model.predict([(data.wave(i), model.ear_.rate) for i in rows], beam=1)
-    result = {"wer": error_rates([data.transcripts[i] for i in rows], outputs).wer}
+    result = {"wer": values(error_measures([data.transcripts[i] for i in rows], outputs))["wer"]}
     for name, parts in found.items():
         every = np.concatenate(parts)
         result |= {f"{name}_forward": 100 * float(every.mean()), f"{name}_steps": len(every)}

@@ -17,7 +17,8 @@ import numpy as np
 import anaphora as an
 from anaphora.data.corpora import find
 from anaphora.data.corpora.sound_corpus import SoundCorpus
-from anaphora.kinds.measures.transcripts import error_rates
+from anaphora.kinds.measures.judged import values
+from anaphora.kinds.measures.transcripts import error_measures
 
 PAUSES: tuple[tuple[float | None, float], ...] = (
     (None, 1.2),
@@ -40,11 +41,11 @@ def main() -> None:
     asked = parser.parse_args()
     model = an.load(asked.run, device=asked.device)
     recordings, texts = spoken(asked.sentences)
-    alone = error_rates(texts, model.predict(recordings, beam=asked.beam)).wer
+    alone = values(error_measures(texts, model.predict(recordings, beam=asked.beam)))["wer"]
     print(f"{asked.sentences} sentences alone: {alone:.1f} % of words wrong", flush=True)
     for weaker, seconds in PAUSES:
         text, report = in_a_stream(model, recordings, weaker, seconds, asked.beam)
-        wrong = error_rates([" ".join(texts)], [text]).wer
+        wrong = values(error_measures([" ".join(texts)], [text]))["wer"]
         kind = "silence" if weaker is None else f"noise {weaker:.0f} dB below"
         latency = "  ".join(
             f"{name} {report[name]['mean']:.2f} {report[name]['p95']:.2f}"

@@ -24,7 +24,7 @@ import torch
 
 import anaphora as an
 from anaphora.data.symbols import UNK
-from anaphora.tasks.language.metrics import encoded, log_probs
+from anaphora.tasks.language.log_probs import encoded, log_probs
 
 JUDGES = {"char": 60_000, "word": 12_000, "bpe": 12_000}
 """Characters, or words, that judge."""

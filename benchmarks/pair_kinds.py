@@ -28,8 +28,8 @@ from typing import Any
 
 import anaphora as an
 from anaphora.data.sources.opening import open_source
+from anaphora.kinds.measures.texts import translation_measures
 from anaphora.tasks.suiting.remembered import Remembered
-from anaphora.kinds.measures.translations import translation_scores
 from fsdd_holdout import value
 
 Pairs = list[tuple[str, str]]
@@ -188,7 +188,7 @@ def kept(sources: Iterable[str], outputs: Iterable[str]) -> float | None:
 
 
 def report(name: str, sources: list[str], outputs: list[str], references: list[str], rest: str = "") -> None:
-    scores, same = translation_scores(outputs, references), kept(sources, outputs)
+    scores, same = translation_measures(outputs, references).report, kept(sources, outputs)
     shown = "     " if same is None else f"{same:5.1f}"
     print(
         f"{name:34} exact {scores['exact_match']:5.1f}  chrF {scores['chrf']:5.1f}  kept {shown}{rest}",

@@ -15,7 +15,8 @@ from anaphora.data.batches.pooled import random_of
 from anaphora.data.corpora.sound_corpus import SPEAKERS
 from anaphora.data.corpora.tones import CORPUS, LEXICON
 from anaphora.data.corpora.tones_voice import PHONES, RATE, say, speaker
-from anaphora.kinds.measures.transcripts import error_rates
+from anaphora.kinds.measures.judged import values
+from anaphora.kinds.measures.transcripts import error_measures
 
 VARIANT = CORPUS.default_variant
 
@@ -60,7 +61,7 @@ def test_the_variants_are_the_same_recordings():
 def test_the_baseline_is_as_stated():
     truth = CORPUS.transcripts(VARIANT, "test", 300)
     answers = ["the sheep bite the sheep"] * len(truth)
-    assert error_rates(truth, answers).wer == pytest.approx(81.6, abs=0.1)
+    assert values(error_measures(truth, answers))["wer"] == pytest.approx(81.6, abs=0.1)
 
 
 def test_splits_share_neither_sentences_nor_speakers():

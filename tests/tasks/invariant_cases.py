@@ -19,10 +19,10 @@ import transcribe_tiny
 
 import anaphora as an
 from anaphora.data.corpora import generate
-from anaphora.kinds.measures.captions import caption_scores
-from anaphora.kinds.measures.tags import tag_scores
-from anaphora.kinds.measures.transcripts import transcription_scores
-from anaphora.kinds.measures.translations import translation_scores
+from anaphora.kinds.measures.captions import caption_measures
+from anaphora.kinds.measures.tags import tag_measures
+from anaphora.kinds.measures.texts import translation_measures
+from anaphora.kinds.measures.transcripts import transcription_report
 
 Rows = Sequence[Any]
 
@@ -56,7 +56,7 @@ def _classifier(preset: str, rows: Callable[..., Rows] = classify_tiny.texts, **
 def _translator(preset: str, **more: Any) -> Case:
     def measured(m: Any, rows: Rows, told: list[Any]) -> tuple[Any, Any]:
         best = [outputs[0][0] for outputs in told]
-        return m.score(list(rows), **SEARCH), translation_scores(best, [y for _, y in rows])
+        return m.score(list(rows), **SEARCH), translation_measures(best, [y for _, y in rows]).report
 
     return Case(
         lambda device: tasks_tiny.tiny(preset, steps=8, device=device, **more).fit(
@@ -82,7 +82,7 @@ def _tagger(**more: Any) -> Case:
 
     def measured(m: Any, rows: Rows, told: list[Any]) -> tuple[Any, Any]:
         data = [(" ".join(x), " ".join(y)) for x, y in rows]
-        wanted = tag_scores([tags for tags, _ in told], [y for _, y in rows], spans=True)
+        wanted = tag_measures([tags for tags, _ in told], [y for _, y in rows], spans=True).report
         return m.score(data), wanted
 
     return Case(
@@ -117,7 +117,7 @@ def _transcriber(preset: str) -> Case:
         names = [str(number) for number in range(len(rows))]
         best = [transcripts[0][0] for transcripts in told]
         keys = ("wer", "cer")
-        wanted = transcription_scores(names, [y for _, y in rows], best)
+        wanted = transcription_report(names, [y for _, y in rows], best)
         found = m.score(list(rows), beam=4)
         return [found[key] for key in keys], [wanted[key] for key in keys]
 
@@ -137,7 +137,9 @@ def _transcriber(preset: str) -> Case:
 def _captioner(preset: str) -> Case:
     def measured(m: Any, rows: Rows, told: list[Any]) -> tuple[Any, Any]:
         best = [captions[0][0] for captions in told]
-        wanted = caption_scores(best, [list(texts) for _, texts in rows], tokenize=m.settings_.bleu_tokenize)
+        wanted = caption_measures(
+            best, [list(texts) for _, texts in rows], tokenize=m.settings_.bleu_tokenize
+        ).report
         found = m.score(list(rows), **SEARCH)
         return {key: found[key] for key in wanted}, wanted
 

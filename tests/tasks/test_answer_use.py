@@ -16,7 +16,7 @@ from tasks_tiny import is_one_sentence
 import anaphora as an
 from anaphora.cli import main
 from anaphora.errors import AnaphoraError, DataError, SettingsError
-from anaphora.kinds.measures.answers import by_kind
+from anaphora.kinds.measures.classes import by_kind
 from anaphora.views.registry import VIEWS, picture
 from sweeps import sweep
 

@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from anaphora.kinds.measures.captions import caption_scores, cider, exact_match, on_object, share_on_objects
+from anaphora.kinds.measures.captions import caption_measures, on_object, share_on_objects
+
+
+def cider(outputs: list[str], references: list[list[str]]) -> float:
+    return float(caption_measures(outputs, references, tokenize="none").report["cider"])
 
 
 def test_cider_of_perfect_captions_by_hand() -> None:
@@ -48,8 +52,8 @@ def test_cider_of_nothing() -> None:
 
 def test_any_reference_will_do() -> None:
     references = [["a dog", "one dog"], ["a cat"]]
-    assert exact_match(["one dog", "one cat"], references) == 50.0
-    scores = caption_scores(["one dog runs by", "a cat sits here"], [["a dog runs by", "one dog runs by"], ["a cat sits here"]], tokenize="none")  # fmt: skip
+    assert caption_measures(["one dog", "one cat"], references, tokenize="none").report["exact_match"] == 50.0
+    scores = caption_measures(["one dog runs by", "a cat sits here"], [["a dog runs by", "one dog runs by"], ["a cat sits here"]], tokenize="none").report  # fmt: skip
     assert scores["bleu"] == pytest.approx(100)
     assert scores["exact_match"] == 100.0
     assert "nrefs:var" in scores["bleu_signature"]

@@ -17,9 +17,9 @@ from anaphora.cli import main
 from anaphora.data.batches.padded import Augmentation
 from anaphora.data.pictures_readers import open_pictures
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.measures.captions import on_object
 from anaphora.nn.attention import Hard
 from anaphora.tasks.caption.inference import where_it_looked
-from anaphora.kinds.measures.captions import on_object
 from anaphora.tasks.caption.objective import CaptionBatch, CaptionObjective, caption_batches
 from anaphora.tasks.outputs import Output
 from anaphora.views.registry import VIEWS, picture

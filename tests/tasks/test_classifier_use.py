@@ -16,8 +16,12 @@ from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
 from anaphora.errors import DataError, RunError, SettingsError
 from anaphora.inference.torch_engine import score_inputs
-from anaphora.kinds.measures.classes import class_scores, confusion, number_scores, several_scores
-from anaphora.tasks.classify.objective import class_weights, classes_judged, drop_words, measure
+from anaphora.kinds.measures.classes import (
+    class_measures,
+    confusion,
+    number_measures,
+)
+from anaphora.tasks.classify.objective import class_weights, drop_words
 
 LACKING = "completely lacking a good script, good actors and a good director"
 
@@ -163,17 +167,23 @@ def test_dropped_words_leave_the_end_and_padding():
 def test_measures_by_hand():
     truth, found = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
     assert confusion(truth, found, 3).tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
-    scores = class_scores(truth, found, ["a", "b", "c"], 3)
+    names = ("a", "b", "c")
+    measured = class_measures(Targets("class", names), [names[i] for i in truth], found)
+    scores = measured.report
     assert scores["accuracy"] == 50
     assert scores["by_class"]["a"] == {"precision": 50, "recall": 50, "f1": 50, "examples": 2}
     assert scores["by_class"]["b"]["f1"] == pytest.approx(200 / 3)
     assert scores["macro_f1"] == pytest.approx((50 + 200 / 3 + 0) / 3)
     assert scores["confusion"]["a"] == {"a": 1, "b": 1, "c": 0}
     assert "unseen_labels" not in scores
-    several = several_scores(np.array([[1, 0], [1, 1]]), np.array([[1, 0], [0, 1]]), ["a", "b"])
+    for one in measured.measures:  # what resampling draws from adds up to what is reported
+        assert one.value(one.statistics.sum(0)) == pytest.approx(scores[one.name])
+    several = class_measures(
+        Targets("classes", ("a", "b")), ["a", "a|b"], np.array([[1.0, 0.0], [0.0, 1.0]])
+    ).report
     assert several["accuracy"] == 50
     assert several["micro_f1"] == pytest.approx(80)  # 2·2/(2 + 3)
-    numbers = number_scores(np.array([0.0, 2.0]), np.array([0.01, 3.0]), 0.04)
+    numbers = number_measures(np.array([0.0, 2.0]), np.array([0.01, 3.0]), 0.04).report
     assert numbers["accuracy"] == 50
     assert numbers["mae"] == pytest.approx(0.505)
     assert numbers["r2"] == pytest.approx(1 - (0.0001 + 1) / 2)
@@ -196,7 +206,8 @@ def test_border_3_6_rows_of_unknown_labels_are_wrong_in_every_average():
     """5 of 6 right, the row of a class that training does not know was taken for b: as scikit-learn counts it."""
     targets = Targets("class", ("a", "b"))
     labels, found = ["a", "a", "a", "b", "b", "rare"], np.array([0, 0, 0, 1, 1, 1])
-    scores = measure(targets, labels, found, 0.0)
+    measured = class_measures(targets, labels, found)
+    scores = measured.report
     assert scores["accuracy"] == pytest.approx(100 * 5 / 6)
     assert scores["by_class"]["b"] == pytest.approx(
         {"precision": 200 / 3, "recall": 100, "f1": 80, "examples": 2}
@@ -205,20 +216,18 @@ def test_border_3_6_rows_of_unknown_labels_are_wrong_in_every_average():
     assert scores["macro_f1"] == pytest.approx((100 + 80 + 0) / 3)
     assert scores["confusion"]["rare"] == {"a": 0, "b": 1}
     assert scores["unseen_labels"] == 1
-    shown = [""] * len(labels)
-    judged = classes_judged(targets, shown, labels, np.eye(2)[found] * 9, found, 0.0, 0.0)
-    assert {one.name: one.of_all() for one in judged.measures} == pytest.approx(
+    assert {one.name: one.of_all() for one in measured.measures} == pytest.approx(
         {"accuracy": 100 * 5 / 6, "macro_f1": 60}
     )
     # several labels: a row with one that is unknown cannot be right, and neither average leaves it out
     several = Targets("classes", ("a", "b"))
     labels, found = ["a", "a|rare"], np.array([[1, 0], [1, 0]], np.float32)
-    scores = measure(several, labels, found, 0.0)
+    measured = class_measures(several, labels, found)
+    scores = measured.report
     assert scores["accuracy"] == 50
     assert scores["micro_f1"] == pytest.approx(80)  # 2 right, 2 given, 3 wanted
     assert scores["macro_f1"] == 50
-    judged = classes_judged(several, shown[:2], labels, 9.0 * (2 * found - 1), found, 0.0, 0.0)
-    assert {one.name: one.of_all() for one in judged.measures} == pytest.approx(
+    assert {one.name: one.of_all() for one in measured.measures} == pytest.approx(
         {"accuracy": 50, "micro_f1": 80, "macro_f1": 50}
     )
 

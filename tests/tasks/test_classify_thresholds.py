@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import anaphora as an
 from anaphora.cli import main
+from anaphora.data.labelled_targets import Targets
 from anaphora.errors import RunError, SettingsError
-from anaphora.kinds.measures.classes import several_scores
+from anaphora.kinds.measures.classes import class_measures
 from anaphora.tasks.thresholding import GRID, LEAST, NAME, best_threshold
 from anaphora.training.weights import load_weights, save_weights
 
@@ -44,8 +45,10 @@ def unsure(count: int, seed: int = 0) -> list[tuple[str, list[str]]]:
 
 
 def micro(truth: np.ndarray, shares: np.ndarray, threshold: float) -> float:
-    names = [str(i) for i in range(truth.shape[1])]
-    return float(several_scores(truth, (shares >= threshold).astype(float), names)["micro_f1"])
+    names = tuple(str(i) for i in range(truth.shape[1]))
+    labels = ["|".join(name for name, there in zip(names, row, strict=True) if there) or "-" for row in truth]
+    found = (shares >= threshold).astype(float)
+    return float(class_measures(Targets("classes", names), labels, found).report["micro_f1"])
 
 
 # ---------------------------------------------------------------------- which one

@@ -23,9 +23,9 @@ from tasks_tiny import is_one_sentence
 
 import anaphora as an
 from anaphora.cli.main import run
-from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
 from anaphora.kinds.measures.judged import Floats, mean
-from anaphora.kinds.measures.overlap import bleu, chrf
+from anaphora.kinds.measures.texts import bleu, chrf
+from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
 
 LINES = [
     f"{a} {b} {c}" for a, b, c in itertools.product(["red", "blue"], ["old", "new", "odd"], ["cat", "dog"])
@@ -118,9 +118,7 @@ def test_measures_are_those_of_score(case: str) -> None:
     assert found.measures
     for measure in found.measures:
         for place, score in enumerate(scores):
-            assert measure.estimates[place].value == pytest.approx(score[measure.name], rel=1e-6, abs=1e-6), (
-                measure.name
-            )
+            assert measure.estimates[place].value == score[measure.name], measure.name
             assert measure.estimates[place].low <= measure.estimates[place].high
     json.dumps(found.to_dict())
     assert all(run.examples_per_second > 0 for run in found.runs)
@@ -197,7 +195,7 @@ def test_bleu_and_chrf_are_sacrebleus_for_every_choice_of_texts() -> None:
     ]
     outputs, references = texts
     measures = [
-        bleu(outputs, [[one] for one in references], tokenize="13a", basis=""),
+        bleu(outputs, [[one] for one in references], tokenize="13a")[0],
         chrf(outputs, references, basis=""),
     ]
     for size in (1, 2, 3, 10, 30):

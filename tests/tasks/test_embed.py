@@ -13,9 +13,9 @@ from embed_tiny import PRESETS, pairs, tiny
 import anaphora as an
 from anaphora.data.alike import AlikeBatch, Lookups, cropped
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.measures.retrieval import lookup_measures
 from anaphora.models.embeddings.vectors import neighbours, spherical_kmeans, unit
 from anaphora.nn.contrastive import contrastive_losses, similarities
-from anaphora.kinds.measures.retrieval import retrieval
 from anaphora.tasks.looking import Asked
 
 
@@ -126,12 +126,12 @@ def test_a_crop_is_a_stretch_of_at_least_the_share():
 
 
 def test_retrieval_by_hand():
-    settings = an.Embedder().settings_
     rows = [("a", "x"), ("b", "y"), ("c", "x")]
     asked = Lookups.of(rows, "pairs", lambda texts: [np.array([ord(text)]) for text in texts])
     queries = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     targets = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.0]])
-    found, nearest = retrieval(settings, queries, targets, asked)
+    measured = lookup_measures(asked, unit(queries), unit(targets))
+    found, nearest = measured.report, measured.nearest
     # a finds x (rank 1), b finds y (nearest to (0, 1)), c is nearer to y than to both x
     assert nearest == [0, 1, 1]
     assert found["recall_at_1"] == pytest.approx(200 / 3)
@@ -140,7 +140,8 @@ def test_retrieval_by_hand():
     labelled = Lookups.of([("a", "1"), ("b", "1"), ("c", "2")], "labels", lambda texts: list(texts))
     assert labelled.own.tolist() == [1, 0, 2]
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1]])
-    found, nearest = retrieval(settings, vectors, vectors, labelled)
+    measured = lookup_measures(labelled, unit(vectors), unit(vectors))
+    found, nearest = measured.report, measured.nearest
     assert nearest == [2, 2, 0]  # never itself
     assert (found["recall_at_1"], found["mrr"]) == (0.0, 50.0)
 

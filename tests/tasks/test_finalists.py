@@ -15,8 +15,8 @@ import anaphora as an
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers.vocabularies import Around
 from anaphora.errors import SettingsError
+from anaphora.kinds.measures.texts import standard_error
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
-from anaphora.kinds.measures.translations import standard_error
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.training.progress import Reporter
 

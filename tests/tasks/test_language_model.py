@@ -18,7 +18,7 @@ import anaphora as an
 from anaphora.data.batches.stream import StreamBatch
 from anaphora.data.symbols import EOS
 from anaphora.errors import AnaphoraError, DataError, SettingsError
-from anaphora.tasks.language.metrics import stream_log_probs, symbol_log_probs
+from anaphora.tasks.language.log_probs import stream_log_probs, symbol_log_probs
 from anaphora.tasks.language.objective import LanguageObjective
 from anaphora.tasks.recipe import Recipe
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anaphora.data.tag_schemes import allowed, infer_scheme, misfit, split_tag
-from anaphora.kinds.measures.tags import find_spans, tag_scores
+from anaphora.kinds.measures.tags import find_spans, tag_measures
 
 BIOES = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("X", "Y"))]
 sequences = st.lists(st.sampled_from(BIOES), max_size=9)
@@ -54,7 +54,7 @@ def test_spans_are_those_of_a_pattern_over_the_tags(tags):
 def test_scores_by_hand():
     gold = [["B-X", "I-X", "O", "B-Y"], ["O", "B-Y"]]
     said = [["B-X", "I-X", "O", "O"], ["B-Y", "B-X"]]
-    scores = tag_scores(said, gold, spans=True)
+    scores = tag_measures(said, gold, spans=True).report
     assert scores["accuracy"] == pytest.approx(100 * 3 / 6)
     assert scores["precision"] == pytest.approx(100 / 3)  # one of the three spans given
     assert scores["recall"] == pytest.approx(100 / 3)  # one of the three wanted
@@ -69,7 +69,7 @@ def test_scores_by_hand():
 
 
 def test_tags_that_mark_no_spans_are_scored_one_by_one():
-    scores = tag_scores([["N", "V", "V"]], [["N", "V", "N"]], spans=False)
+    scores = tag_measures([["N", "V", "V"]], [["N", "V", "N"]], spans=False).report
     assert scores["accuracy"] == pytest.approx(200 / 3)
     assert "f1" not in scores
     assert scores["by_type"]["N"]["recall"] == 50.0
@@ -81,7 +81,7 @@ def test_scores_equal_those_of_seqeval(pairs):
     seqeval = pytest.importorskip("seqeval.metrics")
     gold = [tags for tags, _ in pairs]
     said = [random.choices(BIOES, k=len(tags)) for tags, random in pairs]
-    mine = tag_scores(said, gold, spans=True)
+    mine = tag_measures(said, gold, spans=True).report
     for name, theirs in (
         ("precision", seqeval.precision_score),
         ("recall", seqeval.recall_score),

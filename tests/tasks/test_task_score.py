@@ -14,12 +14,12 @@ from anaphora.cli import main
 from anaphora.data.labelled_targets import Targets
 from anaphora.data.table import HeldTable
 from anaphora.data.tokenizers import PairTokenizer
-from anaphora.kinds.measures.captions import caption_scores
-from anaphora.tasks.classify.objective import measure
+from anaphora.kinds.measures.captions import caption_measures
+from anaphora.kinds.measures.classes import class_measures
 from anaphora.kinds.measures.judged import SHARES, unit_of
-from anaphora.kinds.measures.tags import tag_scores
-from anaphora.kinds.measures.transcripts import transcription_scores
-from anaphora.kinds.measures.translations import translation_scores
+from anaphora.kinds.measures.tags import tag_measures
+from anaphora.kinds.measures.texts import translation_measures
+from anaphora.kinds.measures.transcripts import transcription_report
 
 PAIRS = [("one", "Eins  zwei"), ("two", " Drei ")]
 
@@ -97,13 +97,13 @@ def test_A11_every_measure_of_right_answers_is_100_percent_or_has_another_unit()
     several = Targets("classes", ("a", "b"))
     table = np.array([[1, 0], [1, 1]], np.float32)
     found = {
-        "class": measure(Targets("class", ("a", "b")), ["a", "b"], np.array([0, 1]), 0.0),
-        "classes": measure(several, ["a", "a|b"], table, 0.0),
-        "number": measure(Targets("number"), ["1", "2"], np.array([1.0, 2.0]), 0.1),
-        "spans": tag_scores([["B-x", "O"]], [["B-x", "O"]], spans=True),
-        "captions": caption_scores(["a red square"], [["a red square"]], tokenize="13a"),
-        "translations": translation_scores(["ein roter Platz hier"], ["ein roter Platz hier"]),
-        "transcripts": transcription_scores(["0"], ["a b"], ["a b"]),
+        "class": class_measures(Targets("class", ("a", "b")), ["a", "b"], np.array([0, 1])).report,
+        "classes": class_measures(several, ["a", "a|b"], table).report,
+        "number": class_measures(Targets("number"), ["1", "2"], np.array([1.0, 2.0]), 0.1).report,
+        "spans": tag_measures([["B-x", "O"]], [["B-x", "O"]], spans=True).report,
+        "captions": caption_measures(["a red square"], [["a red square"]], tokenize="13a").report,
+        "translations": translation_measures(["ein roter Platz hier"], ["ein roter Platz hier"]).report,
+        "transcripts": transcription_report(["0"], ["a b"], ["a b"]),
     }
     other = {"mse": 0, "mae": 0, "r2": 1, "bleu": 100, "chrf": 100, "cider": None}
     for task, scores in found.items():

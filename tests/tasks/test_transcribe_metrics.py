@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anaphora.kinds.measures.judged import values
 from anaphora.kinds.measures.transcripts import (
     align,
     edit_distance,
-    error_rates,
+    error_measures,
     spelled,
-    transcription_scores,
+    transcription_report,
 )
 
 texts = st.lists(st.sampled_from("abc"), max_size=7)
@@ -42,16 +43,16 @@ def test_an_alignment_spells_both_texts_with_as_many_errors_as_the_distance(a, b
 
 
 def test_rates_by_hand():
-    rates = error_rates(["the cat sat", "a dog"], ["the bat sat down", "a dog"])
-    assert rates.wer == pytest.approx(100 * 2 / 5)  # cat→bat, +down
-    assert rates.cer == pytest.approx(100 * 6 / 16)  # one letter, and five of " down"
-    assert rates.exact == 50.0
+    rates = values(error_measures(["the cat sat", "a dog"], ["the bat sat down", "a dog"]))
+    assert rates["wer"] == pytest.approx(100 * 2 / 5)  # cat→bat, +down
+    assert rates["cer"] == pytest.approx(100 * 6 / 16)  # one letter, and five of " down"
+    assert rates["exact_match"] == 50.0
 
 
 def test_spaces_do_not_count_and_nothing_said_is_no_division_by_zero():
-    assert error_rates([" a  b "], ["a b"]).cer == 0
-    assert error_rates([""], [""]).exact == 100
-    assert error_rates([""], ["a"]).wer == 100
+    assert values(error_measures([" a  b "], ["a b"]))["cer"] == 0
+    assert values(error_measures([""], [""]))["exact_match"] == 100
+    assert values(error_measures([""], ["a"]))["wer"] == 100
 
 
 def test_errors_are_shown_where_they_are():
@@ -63,7 +64,7 @@ def test_errors_are_shown_where_they_are():
 
 
 def test_scores_count_each_kind_and_name_the_worst():
-    scores = transcription_scores(["x", "y", "z"], ["a b", "a b", "c"], ["a c", "a", "c d"])
+    scores = transcription_report(["x", "y", "z"], ["a b", "a b", "c"], ["a c", "a", "c d"])
     assert (scores["substitutions"], scores["deletions"], scores["insertions"]) == (1, 1, 1)
     assert scores["wer"] == pytest.approx(100 * 3 / 5)
     assert scores["words"] == 5

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from anaphora.kinds.measures.judged import smoothed
 from anaphora.models import tagger as models
 from anaphora.nn.lora import has_adapters
-from anaphora.kinds.measures.judged import smoothed
 from anaphora.training import distributed
 from anaphora.training.loop import TrainingResult
 from anaphora.training.run import RunFolder

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal, Self
 from torch import Tensor, nn
 
 from anaphora.errors import DataError
+from anaphora.kinds.measures.judged import Judged
 from anaphora.settings.length import one_length
 from anaphora.tasks import signatures
 from anaphora.tasks.artifacts import ARTIFACTS
 from anaphora.tasks.guarding import ANSWERS, kernels_checked
-from anaphora.kinds.measures.judged import Judged
 from anaphora.tasks.learning import sklearn_tags
 from anaphora.tasks.own import settled
 from anaphora.tasks.recipe import Recipe

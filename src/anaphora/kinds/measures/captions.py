@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -13,41 +12,41 @@ import numpy as np
 
 from anaphora.data.corpora import find
 from anaphora.data.corpora.shapes import SIDE, SceneCorpus
-from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, mean, share_right
-from anaphora.kinds.measures.overlap import bleu, bleu_defined
+from anaphora.kinds.measures.judged import (
+    Judged,
+    Measured,
+    columns,
+    counted,
+    digest,
+    mean,
+    percent,
+    share_right,
+    values,
+)
+from anaphora.kinds.measures.texts import bleu, bleu_defined
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom, in pixels."""
 
 
-def exact_match(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Share of outputs that equal one of their references, in percent."""
-    if not outputs:
-        return 0.0
-    return 100.0 * sum(o in r for o, r in zip(outputs, references, strict=True)) / len(outputs)
-
-
-def caption_scores(
+def caption_measures(
     outputs: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str
-) -> dict[str, Any]:
-    """BLEU by sacrebleu with its signature, and exact match, in percent; CIDEr-D from 0 to 10. No BLEU where no reference
-    has four words (`bleu_defined`)."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    bleu = BLEU(tokenize=tokenize, force=True)  # force only silences a warning about tokenized text
-    most = max(map(len, references), default=0)
-    # sacrebleu wants first references, second references, …; None where a picture has fewer.
-    streams = [[wanted[i] if i < len(wanted) else None for wanted in references] for i in range(most)]
-    scores = {
-        "bleu": bleu.corpus_score(list(outputs), streams).score,  # type: ignore[arg-type]
-        "cider": cider(outputs, references),
-        "exact_match": exact_match(outputs, references),
-        "examples": len(outputs),
-        "bleu_signature": str(bleu.get_signature()),
-    }
-    if not bleu_defined(chain.from_iterable(references), tokenize):
-        del scores["bleu"], scores["bleu_signature"]
-    return scores
+) -> Measured:
+    """BLEU with sacrebleu's signature, and exact match with any reference, in percent; CIDEr-D from 0 to 10. No BLEU where
+    no reference has four words (`bleu_defined`)."""
+    basis = digest(tokenize, [list(wanted) for wanted in references])
+    each = cider_of_each(outputs, references)
+    sums = np.array([sum(each), len(each)], dtype=np.float64)
+    right = [o in r for o, r in zip(outputs, references, strict=True)]
+    measures = [
+        counted("cider", columns(each, np.ones(len(each))), mean, basis=basis, sums=sums),
+        share_right("exact_match", right, basis, percent),
+    ]
+    signature = {}
+    if bleu_defined(chain.from_iterable(references), tokenize):
+        measure, name = bleu(outputs, references, tokenize=tokenize, basis=basis)
+        measures, signature = [measure, *measures], {"bleu_signature": name}
+    return Measured(measures, {**values(measures), "examples": len(outputs), **signature})
 
 
 def on_object(place: int, box: Box, *, grid: tuple[int, int], size: tuple[int, int]) -> bool:
@@ -91,13 +90,8 @@ SIGMA = 6.0
 Vector = dict[tuple[str, ...], float]
 
 
-def cider(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """The mean over pictures, from 0 to 10; ``references[i]`` are those of picture i."""
-    return sum(cider_of_each(outputs, references)) / max(1, len(outputs))
-
-
 def cider_of_each(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """The CIDEr-D of every picture."""
+    """Return the CIDEr-D of every picture, from 0 to 10; ``references[i]`` are those of picture i."""
     if not outputs:
         return []
     weights = [_rarity(references, n) for n in range(1, LONGEST + 1)]
@@ -175,25 +169,11 @@ def captions_judged(
     names: Sequence[str],
     references: Sequence[Sequence[str]],
     outputs: Sequence[str],
+    measured: Measured,
     seconds: float,
-    *,
-    tokenize: str,
 ) -> Judged:
-    """BLEU (where it is defined), CIDEr-D and exact match by counts of each picture; a caption is as wrong as its CIDEr-D is below 10."""
-    each = np.array(cider_of_each(outputs, references))
-    right = [o in r for o, r in zip(outputs, references, strict=True)]
-    basis = digest(tokenize, [list(wanted) for wanted in references])
-    defined = bleu_defined(chain.from_iterable(references), tokenize)
-    bleus = [bleu(outputs, references, tokenize=tokenize, basis=basis)] if defined else []
-    return Judged(
-        names,
-        [" | ".join(wanted) for wanted in references],
-        outputs,
-        np.where(right, 0.0, 1.0 - each / 10.0),
-        [
-            *bleus,
-            Measure("cider", columns(each, np.ones(len(each))), mean, basis=basis),
-            replace(share_right("exact_match", right), basis=basis),
-        ],
-        seconds,
-    )
+    """Each picture with its caption, which is as wrong as its CIDEr-D is below 10."""
+    each = next(one for one in measured.measures if one.name == "cider").statistics[:, 0]
+    right = np.array([o in r for o, r in zip(outputs, references, strict=True)])
+    wanted = [" | ".join(some) for some in references]
+    return Judged(names, wanted, outputs, np.where(right, 0.0, 1.0 - each / 10.0), measured.measures, seconds)

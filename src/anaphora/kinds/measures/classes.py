@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anaphora.data.labelled_targets import Targets
-from anaphora.kinds.measures.judged import Measure, columns, digest, f1, mean, share_right
+from anaphora.kinds.measures.judged import (
+    Judged,
+    Measure,
+    Measured,
+    columns,
+    counted,
+    digest,
+    mean,
+    share_right,
+    values,
+)
 
 Numbers = np.ndarray[Any, Any]
 MOST_CLASSES = 50
@@ -29,119 +40,160 @@ def f1_of(hits: Numbers, found: Numbers, there: Numbers) -> Numbers:
     return f1
 
 
-def class_scores(truth: Numbers, found: Numbers, names: Sequence[str], known: int) -> dict[str, Any]:
+def class_measures(
+    targets: Targets, labels: Sequence[str], found: Numbers, tolerance: float = 0.0
+) -> Measured:
+    """Measure how good the answers ``found`` are (see `Targets.answers`) for examples with these ``labels``."""
+    truth, names = targets.judged(labels)
+    if targets.kind == "number":
+        return number_measures(targets.numbers(truth[:, None]), found, tolerance)
+    if targets.kind == "classes":
+        return several_measures(truth, found, names, targets.names)
+    return one_class_measures(truth, found, names, targets.names)
+
+
+def one_class_measures(truth: Numbers, found: Numbers, names: Sequence[str], own: Sequence[str]) -> Measured:
     """Accuracy; F1 of each class and their mean over the classes that occur or are found; the confusion matrix.
 
-    The first ``known`` classes are the model's own; the others occur in the data alone, and no answer is right there.
+    The first classes are the model's ``own``; the others occur in the data alone, and no answer is right there.
     """
     matrix = confusion(truth, found, len(names))
-    scores = _by_class(np.diag(matrix), matrix.sum(0), matrix.sum(1), names)
-    scores = {"accuracy": _percent((truth == found).mean() if len(truth) else 0.0), **scores}
-    unseen = int((truth >= known).sum())
+    sums = np.concatenate([np.diag(matrix), matrix.sum(0), matrix.sum(1)]).astype(np.float64)
+
+    def each() -> Numbers:
+        there, given = np.eye(len(names))[truth], np.eye(len(names))[found]
+        return np.concatenate([there * given, given, there], axis=1)
+
+    accuracy = share_right("accuracy", truth == found)
+    macro = Measure("macro_f1", each, _macro, basis=digest(own), sums=sums)
+    report: dict[str, Any] = {**values([accuracy, macro]), "by_class": _by_class(sums, names)}
+    unseen = int((truth >= len(own)).sum())
     if unseen:
-        scores["unseen_labels"] = unseen
+        report["unseen_labels"] = unseen
     if len(names) <= MOST_CLASSES:
-        scores["confusion"] = {
-            name: dict(zip(names[:known], row[:known], strict=True))
+        report["confusion"] = {
+            name: dict(zip(names[: len(own)], row[: len(own)], strict=True))
             for name, row in zip(names, matrix.tolist(), strict=True)
         }
-    return scores
+    few = len(truth) * len(names) * 3 <= MOST_STATISTICS
+    return Measured([accuracy, macro] if few else [accuracy], report)
 
 
-def several_scores(truth: Numbers, found: Numbers, names: Sequence[str]) -> dict[str, Any]:
+def several_measures(truth: Numbers, found: Numbers, names: Sequence[str], own: Sequence[str]) -> Measured:
     """For 0/1 tables ``(n, K)``: examples with all labels right, F1 over all labels (micro) and of each class. Further columns of
     ``truth`` are classes that occur in the data alone."""
-    found = _as_wide(found, truth)
-    hits = (truth * found).sum(0)
-    scores = _by_class(hits, found.sum(0), truth.sum(0), names)
-    micro = float(f1_of(hits.sum(), found.sum(), truth.sum()))
-    exact = (truth == found).all(1).mean() if len(truth) else 0.0
-    return {"accuracy": _percent(exact), "micro_f1": _percent(micro), **scores}
+    found = np.pad(found, ((0, 0), (0, truth.shape[1] - found.shape[1])))
+    hits, basis = truth * found, digest(own)
+    statistics = np.concatenate([hits, found, truth], axis=1)
+    measures = [
+        share_right("accuracy", (truth == found).all(1), basis),
+        counted("micro_f1", columns(hits.sum(1), found.sum(1), truth.sum(1)), _micro, basis=basis),
+        counted("macro_f1", statistics, _macro, basis=basis),
+    ]
+    return Measured(measures, {**values(measures), "by_class": _by_class(statistics.sum(0), names)})
 
 
-def number_scores(truth: Numbers, found: Numbers, tolerance: float) -> dict[str, Any]:
+def number_measures(truth: Numbers, found: Numbers, tolerance: float) -> Measured:
     """Mean squared and absolute error, the share of the variance explained, and the share of answers nearer to
     the true number than ``tolerance``."""
-    error = found - truth
-    variance = float(((truth - truth.mean()) ** 2).mean())
-    squared = float((error**2).mean())
-    return {
-        "accuracy": _percent((np.abs(error) < tolerance).mean()),
-        "mse": squared,
-        "mae": float(np.abs(error).mean()),
-        "r2": 1 - squared / variance if variance else 0.0,
-    }
+    error, ones = found - truth, np.ones(len(truth))
+    away = truth - truth.mean()  # numbers far from 0 would have no digits left for their squares
+    measures = [
+        share_right("accuracy", np.abs(error) < tolerance),
+        counted("mse", columns(error**2, ones), mean, False),
+        counted("mae", columns(np.abs(error), ones), mean, False),
+        counted("r2", columns(error**2, ones, away, away**2), _explained),
+    ]
+    return Measured(measures, values(measures))
 
 
-def _by_class(hits: Numbers, found: Numbers, there: Numbers, names: Sequence[str]) -> dict[str, Any]:
+def _by_class(sums: Numbers, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Precision, recall and F1 of each class in percent, and how many examples it has, of sums (3·classes,)."""
+    hits, found, there = np.split(sums, 3)
     f1 = f1_of(hits, found, there)
-    counted = (found + there) > 0
-    table = {
+    return {
         name: {
-            "precision": _percent(hits[i] / max(found[i], 1)),
-            "recall": _percent(hits[i] / max(there[i], 1)),
-            "f1": _percent(f1[i]),
+            "precision": 100.0 * float(hits[i] / max(found[i], 1)),
+            "recall": 100.0 * float(hits[i] / max(there[i], 1)),
+            "f1": 100.0 * float(f1[i]),
             "examples": int(there[i]),
         }
         for i, name in enumerate(names)
     }
-    return {"macro_f1": _percent(f1[counted].mean() if counted.any() else 0.0), "by_class": table}
-
-
-def _as_wide(found: Numbers, truth: Numbers) -> Numbers:
-    """Answers ``(n, K)`` with a column of 0 for each class that only ``truth`` has."""
-    return np.pad(found, ((0, 0), (0, truth.shape[1] - found.shape[1])))
-
-
-def _percent(share: Any) -> float:
-    return 100.0 * float(share)
 
 
 MOST_STATISTICS = 20_000_000
 """Counts of (examples, classes) up to which the macro F1 of resampled examples is computed."""
 
 
-def judged_measures(
-    labels: Sequence[str], found: Numbers, targets: Targets, tolerance: float
-) -> list[Measure]:
-    """The measures of `class_scores`, `several_scores` or `number_scores` by counts of each example."""
-    truth, names = targets.judged(labels)
-    if targets.kind == "number":
-        truth = targets.numbers(truth[:, None])
-        error, ones = found - truth, np.ones(len(truth))
-        return [
-            share_right("accuracy", np.abs(error) < tolerance),
-            Measure("mse", columns(error**2, ones), mean, False),
-            Measure("mae", columns(np.abs(error), ones), mean, False),
-            Measure("r2", columns(error**2, ones, truth, truth**2), _explained),
-        ]
-    if targets.kind == "classes":
-        found = _as_wide(found, truth)
-        hits, basis = truth * found, digest(targets.names)
-        micro = Measure("micro_f1", columns(hits.sum(1), found.sum(1), truth.sum(1)), f1, basis=basis)
-        macro = Measure("macro_f1", np.concatenate([hits, found, truth], axis=1), _macro, basis=basis)
-        return [replace(share_right("accuracy", (truth == found).all(1)), basis=basis), micro, macro]
-    accuracy = share_right("accuracy", truth == found)
-    if len(truth) * len(names) * 3 > MOST_STATISTICS:
-        return [accuracy]
-    there, given = np.eye(len(names))[truth], np.eye(len(names))[found]
-    statistics = np.concatenate([there * given, given, there], axis=1)
-    return [accuracy, Measure("macro_f1", statistics, _macro, basis=digest(targets.names))]
+def _micro(sums: Numbers) -> Numbers:
+    """Return F1 in percent over all labels, of sums (…, 3)."""
+    return 100.0 * f1_of(sums[..., 0], sums[..., 1], sums[..., 2])
 
 
 def _macro(sums: Numbers) -> Numbers:
-    """The mean F1, in percent, over the classes that occur or are found, of sums (…, 3·classes)."""
+    """Return the mean F1, in percent, over the classes that occur or are found, of sums (…, 3·classes)."""
     hits, found, there = np.split(sums, 3, axis=-1)
-    counted = (found + there) > 0
-    each = f1_of(hits, found, there) * counted
-    total: Numbers = 100.0 * each.sum(-1) / np.maximum(counted.sum(-1), 1)
+    there_or_found = (found + there) > 0
+    each = f1_of(hits, found, there) * there_or_found
+    total: Numbers = 100.0 * (each.sum(-1) / np.maximum(there_or_found.sum(-1), 1))
     return total
 
 
 def _explained(sums: Numbers) -> Numbers:
-    """R² = 1 − Σ error² / Σ (y − ȳ)² of sums (…, 4): squared errors, examples, y, y²."""
+    """R² = 1 − Σ error² / Σ (y − ȳ)² of sums (…, 4): squared errors, examples, y, y² (of y from anywhere)."""
     squared, count, total, squares = np.moveaxis(sums, -1, 0)
     variance = squares / count - (total / count) ** 2
     flat = variance <= 1e-12 * np.maximum(squares / count, 1e-300)
     explained: Numbers = np.where(flat, 0.0, 1 - squared / count / np.where(flat, 1.0, variance))
     return explained
+
+
+# ---------------------------------------------------------------------- answers to questions
+KINDS = 20
+"""Most kinds of questions that are kept apart."""
+
+
+def answer_measures(rows: Sequence[Sequence[str]], answers: Sequence[str]) -> Measured:
+    """Measure the accuracy of the ``answers`` to questions, in percent; ``rows`` are question, answer and what else is known."""
+    right = [answer == row[1] for answer, row in zip(answers, rows, strict=True)]
+    measures = [share_right("accuracy", right)]
+    return Measured(measures, {**values(measures), "by_kind": by_kind(rows, right)})
+
+
+def by_kind(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> dict[str, dict[str, float]]:
+    """Accuracy in percent and number of questions for each kind: the third text of a row where it has one, else the
+    question's first two words; the commonest kinds, the others together."""
+    kinds = [row[2] if len(row) > 2 and row[2].strip() else " ".join(row[0].split()[:2]) for row in rows]
+    common = [kind for kind, _ in Counter(kinds).most_common(KINDS)]
+    named = [kind if kind in common else "other" for kind in kinds]
+    return {
+        kind: {
+            "accuracy": 100.0
+            * float(np.mean([so for name, so in zip(named, right, strict=True) if name == kind])),
+            "questions": named.count(kind),
+        }
+        for kind in dict.fromkeys([*common, *named])
+    }
+
+
+def answers_judged(
+    pictures: Sequence[Sequence[Sequence[str]]],
+    chances: NDArray[np.float64],
+    answers: Sequence[str],
+    seconds: float,
+) -> Judged:
+    """Accuracy; ``chances`` (questions, answers). Questions about one picture are drawn together."""
+    rows = [row for about in pictures for row in about]
+    place = {answer: number for number, answer in enumerate(answers)}
+    outputs = [answers[int(best)] for best in chances.argmax(1)]
+    wanted = [chances[i, place[row[1]]] if row[1] in place else 0.0 for i, row in enumerate(rows)]
+    return Judged(
+        [f"picture {number}: {row[0]}" for number, about in enumerate(pictures, start=1) for row in about],
+        [row[1] for row in rows],
+        outputs,
+        1.0 - np.array(wanted),
+        answer_measures(rows, outputs).measures,
+        seconds,
+        groups=np.repeat(np.arange(len(pictures)), [len(about) for about in pictures]),
+    )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 from typing import Any, TypeVar
@@ -26,19 +26,68 @@ Y = TypeVar("Y")
 class Measure:
     """A measure that follows from sums over examples: ``value(Σ statistics)``.
 
-    ``statistics`` (examples, k), and ``value`` takes sums (…, k) to measures (…). ``basis`` says what is counted
-    (symbols of a tokenizer, units of a scale): measures with different bases cannot be compared.
+    ``each()`` gives the statistics (examples, k), which only resampling needs, and ``value`` takes sums (…, k) to measures
+    (…). ``sums`` (k,) are those of all examples. ``basis`` says what is counted (symbols of a tokenizer, units of a scale):
+    measures with different bases cannot be compared.
     """
 
     name: str
-    statistics: Floats
+    each: Callable[[], Floats]
     value: Callable[[Floats], Floats]
     more_is_better: bool = True
     basis: str = ""
+    sums: Floats | None = None
+
+    @property
+    def statistics(self) -> Floats:
+        """What is counted of each example, (examples, k)."""
+        return self.each()
+
+    def total(self) -> Floats:
+        """Return the sums over all examples, (k,)."""
+        if self.sums is not None:
+            return self.sums
+        # column by column, which numpy adds up more exactly than rows
+        return np.array([np.ascontiguousarray(one).sum() for one in self.statistics.T])
 
     def of_all(self) -> float:
-        """The measure of all examples together."""
-        return float(self.value(self.statistics.sum(0)))
+        """Return the measure of all examples together."""
+        return float(self.value(self.total()))
+
+    def only(self, chosen: Sequence[int]) -> Measure:
+        """Return the measure of some of the examples."""
+        statistics = self.statistics[chosen]
+        return replace(self, each=lambda: statistics, sums=None)
+
+
+def counted(
+    name: str,
+    statistics: Floats,
+    value: Callable[[Floats], Floats],
+    more_is_better: bool = True,
+    basis: str = "",
+    sums: Floats | None = None,
+) -> Measure:
+    """Return the measure of statistics (examples, k) that are there already."""
+    return Measure(name, lambda: statistics, value, more_is_better, basis, sums)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How good answers are: ``measures``, and the ``report``, which has their values and what cannot be resampled beside
+    them, such as tables by class, in the order in which it is read."""
+
+    measures: Sequence[Measure]
+    report: Mapping[str, Any]
+
+    def numbers(self) -> dict[str, float]:
+        """Return the measures of the report, which training notes at each evaluation."""
+        return {key: value for key, value in self.report.items() if isinstance(value, float)}
+
+
+def values(measures: Sequence[Measure]) -> dict[str, float]:
+    """Return the value of each measure by its name."""
+    return {one.name: one.of_all() for one in measures}
 
 
 @dataclass(frozen=True)
@@ -116,12 +165,17 @@ def columns(*parts: Any) -> Floats:
 
 
 def share(sums: Floats) -> Floats:
-    """100 · part / whole of sums (…, 2), in percent; 0 where there is nothing."""
+    """Return 100 · (part / whole) of sums (…, 2), in percent; 0 where there is nothing."""
     return 100.0 * mean(sums)
 
 
+def percent(sums: Floats) -> Floats:
+    """Return `share`, with its last bit as earlier versions wrote it of tags and texts: (100 · part) / whole."""
+    return mean(sums * np.array([100.0, 1.0]))
+
+
 def mean(sums: Floats) -> Floats:
-    """total / count of sums (…, 2); 0 where there is nothing."""
+    """Return total / count of sums (…, 2); 0 where there is nothing."""
     found: Floats = sums[..., 0] / np.where(sums[..., 1] == 0, 1.0, sums[..., 1])
     return found
 
@@ -133,6 +187,11 @@ def f1(sums: Floats) -> Floats:
     return found
 
 
-def share_right(name: str, right: Sequence[bool] | NDArray[Any]) -> Measure:
-    """The share of examples that are right, in percent."""
-    return Measure(name, columns(right, np.ones(len(right))), share)
+def share_right(
+    name: str,
+    right: Sequence[bool] | NDArray[Any],
+    basis: str = "",
+    value: Callable[[Floats], Floats] = share,
+) -> Measure:
+    """Return the share of examples that are right, in percent."""
+    return counted(name, columns(right, np.ones(len(right))), value, basis=basis)

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
-from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets, split
+from anaphora.data.labelled_targets import NONE, SEPARATOR, Targets
 from anaphora.data.tag_schemes import split_tag
-from anaphora.kinds.measures.classes import number_scores, several_scores
-from anaphora.kinds.measures.judged import Judged, Measure, columns, f1, share, timed
-from anaphora.tasks.tag.objective import outline, spelled
-from anaphora.training.own import own_measures
-
-if TYPE_CHECKING:
-    from anaphora.tasks.tag.estimator import Tagger
+from anaphora.kinds.measures.classes import class_measures, number_measures
+from anaphora.kinds.measures.judged import (
+    Floats,
+    Judged,
+    Measure,
+    Measured,
+    columns,
+    counted,
+    f1,
+    percent,
+    values,
+)
 
 Span = tuple[str, int, int]
 _SAME = {"L": "E", "U": "S"}  # BILOU's letters for what BIOES calls E and S
@@ -44,49 +51,77 @@ def find_spans(tags: Sequence[str]) -> list[Span]:
     return found
 
 
-def tag_scores(
+def tag_measures(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]], *, spans: bool
-) -> dict[str, Any]:
+) -> Measured:
     """``accuracy`` of all words, and ``precision``, ``recall``, ``f1`` of all spans where tags mark ``spans``.
 
     ``by_type`` holds the same for each kind of span (or for each tag), with how many there are in ``gold``.
     """
     pairs = list(zip(predicted, gold, strict=True))
-    words = [(p, g) for tags, truth in pairs for p, g in zip(tags, truth, strict=True)]
-    scores: dict[str, Any] = {"accuracy": _percent(sum(p == g for p, g in words), len(words))}
+    matches = [sum(p == g for p, g in zip(tags, truth, strict=True)) for tags, truth in pairs]
+    accuracy = counted("accuracy", columns(matches, [len(truth) for _, truth in pairs]), percent)
     right: Counter[str] = Counter()
     given: Counter[str] = Counter()
     wanted: Counter[str] = Counter()
+    rows = []
     for tags, truth in pairs:
         found, true = (_items(side, spans) for side in (tags, truth))
+        rows.append((len(found & true), len(found), len(true)))
         given.update(kind for kind, *_ in found)
         wanted.update(kind for kind, *_ in true)
         right.update(kind for kind, *_ in found & true)
+    measures = [accuracy]
     if spans:
-        scores |= _measures(right.total(), given.total(), wanted.total())
-    kinds = sorted(given.keys() | wanted.keys())
-    scores["by_type"] = {
-        kind: {**_measures(right[kind], given[kind], wanted[kind]), "support": wanted[kind]} for kind in kinds
+        counts = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        measures = [
+            counted("f1", counts, f1),
+            counted("precision", counts[:, [0, 1]], percent),
+            counted("recall", counts[:, [0, 2]], percent),
+            accuracy,
+        ]
+    numbers = values(measures)
+    report: dict[str, Any] = {
+        key: numbers[key] for key in ("accuracy", "precision", "recall", "f1") if key in numbers
     }
-    return scores
+    report["by_type"] = {
+        kind: {**_of_type(right[kind], given[kind], wanted[kind]), "support": wanted[kind]}
+        for kind in sorted(given.keys() | wanted.keys())
+    }
+    return Measured(measures, report)
 
 
-def frame_scores(
+def frame_measures(
     targets: Targets, found: Sequence[Sequence[Any]], gold: Sequence[Sequence[str]]
-) -> dict[str, Any]:
-    """How good the labels of frames are, all sequences together: of one class as `tag_scores`, with the mean F1 of the
-    classes; of several see `several_scores`; of numbers mean squared and absolute error and R²."""
+) -> Measured:
+    """How good the labels of frames are, all sequences together: of one class as `tag_measures`, with the mean F1 of the
+    classes; of several see `several_measures`; of numbers mean squared and absolute error and R²."""
     answers, truth = ([label for row in rows for label in row] for rows in (found, gold))
+    lengths = [len(row) for row in gold]
     if targets.kind == "number":
-        scores = number_scores(np.array(list(map(float, truth))), np.array(answers, dtype=float), 1.0)
-        return {key: scores[key] for key in ("mse", "mae", "r2")}
+        numbers = number_measures(np.array(list(map(float, truth))), np.array(answers, dtype=float), 1.0)
+        squared = next(one for one in numbers.measures if one.name == "mse")
+        report = {key: numbers.report[key] for key in ("mse", "mae", "r2")}
+        return Measured([_by_sequence(squared, lengths)], report)
     if targets.kind == "classes":
         written = [SEPARATOR.join(map(str, labels)) or NONE for labels in answers]
-        wanted, names = targets.judged(truth)
-        return several_scores(wanted, targets.encode(written), names)
-    scores = tag_scores([list(map(str, answers))], [truth], spans=False)
-    f1 = [measures["f1"] for measures in scores["by_type"].values()]
-    return {"accuracy": scores["accuracy"], "f1": sum(f1) / len(f1), "by_type": scores["by_type"]}
+        several = class_measures(targets, truth, targets.encode(written))
+        return Measured([_by_sequence(several.measures[0], lengths)], several.report)
+    found_tags = [list(map(str, row)) for row in found]
+    measured = tag_measures(found_tags, gold, spans=False)
+    by_type = measured.report["by_type"]
+    mean = sum(one["f1"] for one in by_type.values()) / len(by_type)
+    return replace(measured, report={"accuracy": measured.report["accuracy"], "f1": mean, "by_type": by_type})
+
+
+def _by_sequence(measure: Measure, lengths: Sequence[int]) -> Measure:
+    """Return a measure of frames, of all sequences one after the other, by what is counted in each sequence."""
+
+    def each() -> Floats:
+        parts = np.split(measure.statistics, np.cumsum(lengths)[:-1])
+        return np.array([part.sum(0) for part in parts])
+
+    return replace(measure, each=cache(each), basis="", sums=measure.total())
 
 
 def _items(tags: Iterable[str], spans: bool) -> set[Span]:
@@ -95,90 +130,28 @@ def _items(tags: Iterable[str], spans: bool) -> set[Span]:
     return {(tag, place, place) for place, tag in enumerate(tags)}
 
 
-def _measures(right: int, given: int, wanted: int) -> dict[str, float]:
-    """P = right / given, R = right / wanted, F1 = 2PR / (P + R); 0 where there is nothing to divide by."""
+def _of_type(right: int, given: int, wanted: int) -> dict[str, float]:
+    """P = right / given, R = right / wanted, F1 = 2PR / (P + R), in percent; 0 where there is nothing to divide by."""
+    sums = np.array([right, given, wanted], dtype=np.float64)
     return {
-        "precision": _percent(right, given),
-        "recall": _percent(right, wanted),
-        "f1": _percent(2 * right, given + wanted),
+        "precision": float(percent(sums[[0, 1]])),
+        "recall": float(percent(sums[[0, 2]])),
+        "f1": float(f1(sums)),
     }
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100.0 * part / whole if whole else 0.0
-
-
-def numbers_judged(
-    shown: Sequence[str], gold: Sequence[Sequence[str]], found: Sequence[Sequence[float]], seconds: float
-) -> Judged:
-    """The mean squared error of all frames, by sums of each sequence."""
-    wrong = [
-        sum((float(y) - z) ** 2 for y, z in zip(*both, strict=True)) for both in zip(gold, found, strict=True)
-    ]
-    frames = np.array([len(row) for row in gold])
-
-    def mean(sums: Any) -> Any:
-        return sums[..., 0] / np.maximum(sums[..., 1], 1)
-
-    measure = Measure("mse", columns(wrong, frames), mean, more_is_better=False)
-    given = [" ".join(f"{value:.6g}" for value in row) for row in found]
-    wanted = [" ".join(row) for row in gold]
-    return Judged(shown, wanted, given, np.array(wrong) / np.maximum(frames, 1), [measure], seconds)
 
 
 def tags_judged(
     shown: Sequence[str],
     gold: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
+    found: Sequence[Sequence[str]],
+    measured: Measured,
     seconds: float,
-    *,
-    spans: bool,
 ) -> Judged:
-    """Accuracy of words, and precision, recall and F1 of spans, by counts of each sentence."""
-    right = [sum(p == g for p, g in zip(*both, strict=True)) for both in zip(predicted, gold, strict=True)]
-    words = np.array([len(tags) for tags in gold])
-    measures = [Measure("accuracy", columns(right, words), share)]
-    if spans:
-        found = [set(find_spans(tags)) for tags in predicted]
-        true = [set(find_spans(tags)) for tags in gold]
-        hits = [len(f & t) for f, t in zip(found, true, strict=True)]
-        given, wanted = list(map(len, found)), list(map(len, true))
-        measures = [
-            Measure("f1", columns(hits, given, wanted), f1),
-            Measure("precision", columns(hits, given), share),
-            Measure("recall", columns(hits, wanted), share),
-            *measures,
-        ]
-    return Judged(
-        shown,
-        [" ".join(one) for one in gold],
-        [" ".join(one) for one in predicted],
-        1.0 - np.array(right) / np.maximum(words, 1),
-        measures,
-        seconds,
-    )
-
-
-def measured(m: Tagger, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
-    """How good the labels ``found`` are, by our measures and the user's, which see all of them one after the other."""
-    spans, kind = m.learnt_.spans, m.targets_.kind
-    if m.framewise and not spans:
-        scores = frame_scores(m.targets_, found, gold)
-    else:
-        scores = tag_scores([list(map(str, row)) for row in found], gold, spans=spans)
-    truth: list[Any] = [float(y) if kind == "number" else y for row in gold for y in row]
-    answers = [y if kind == "number" else spelled(y) for row in found for y in row]
-    return scores | own_measures(m.settings_, truth, answers, scores)
-
-
-def judged(m: Tagger, inputs: list[Any], gold: list[list[str]]) -> Judged:
-    """What the labels of ``inputs`` are worth, sequence by sequence."""
-    (found, _), seconds = timed(m._answer, inputs)
-    shown = [outline(x) if m.framewise else " ".join(x) for x in inputs]
-    if m.targets_.kind == "number":
-        return numbers_judged(shown, gold, found, seconds)
-    if m.targets_.kind == "classes":
-        gold = [[spelled(sorted(split(label))) for label in row] for row in gold]
-        found = [[spelled(sorted(map(str, labels))) for labels in row] for row in found]
-    predicted = [list(map(str, row)) for row in found]
-    return tags_judged(shown, gold, predicted, seconds, spans=m.learnt_.spans)
+    """Each sentence or sequence with its tags as they are written. It is as wrong as many of them are; of numbers, as its mean
+    squared error."""
+    first = next(one for one in measured.measures if one.name in ("accuracy", "mse"))
+    right, count = first.statistics.T
+    mean = right / np.maximum(count, 1)
+    losses = mean if first.name == "mse" else 1.0 - mean
+    wanted, given = ([" ".join(row) for row in rows] for rows in (gold, found))
+    return Judged(shown, wanted, given, losses, measured.measures, seconds)

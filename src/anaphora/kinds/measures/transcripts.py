@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, share, share_right
+from anaphora.kinds.measures.judged import (
+    Judged,
+    Measure,
+    columns,
+    counted,
+    digest,
+    percent,
+    share_right,
+    values,
+)
 
 Edit = tuple[str | None, str | None]
 """A word of the reference and the word given for it; None where one of them has none."""
@@ -57,43 +65,36 @@ def spelled(edits: Sequence[Edit]) -> str:
     return " ".join(words)
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Errors per hundred words and characters of the references; more than 100 where much was invented."""
-
-    wer: float
-    cer: float
-    exact: float
-
-
-def error_rates(references: Sequence[str], outputs: Sequence[str]) -> Rates:
+def error_measures(references: Sequence[str], outputs: Sequence[str]) -> list[Measure]:
     """WER and CER over all texts together, and the share of texts without an error, in percent:
 
     WER = (substitutions + insertions + deletions) / words of the references, CER the same of characters.
+
+    They are more than 100 where much was invented.
     """
-    rows = list(zip(references, outputs, strict=True))
-    words = sum(edit_distance(r.split(), o.split()) for r, o in rows)
-    characters = sum(edit_distance(" ".join(r.split()), " ".join(o.split())) for r, o in rows)
-    return Rates(
-        100.0 * words / max(1, sum(len(r.split()) for r in references)),
-        100.0 * characters / max(1, sum(len(" ".join(r.split())) for r in references)),
-        100.0 * sum(r.split() == o.split() for r, o in rows) / max(1, len(rows)),
-    )
+    wanted, given = [text.split() for text in references], [text.split() for text in outputs]
+    rows = list(zip(wanted, given, strict=True))
+    words = columns([edit_distance(r, o) for r, o in rows], [len(r) for r in wanted])
+    spaced = [(" ".join(r), " ".join(o)) for r, o in rows]
+    characters = columns([edit_distance(r, o) for r, o in spaced], [len(r) for r, _ in spaced])
+    basis = digest(list(references))
+    return [
+        counted("wer", words, percent, False, basis),
+        counted("cer", characters, percent, False, basis),
+        share_right("exact_match", [r == o for r, o in rows], basis, percent),
+    ]
 
 
-def transcription_scores(
+def transcription_report(
     names: Sequence[str], references: Sequence[str], outputs: Sequence[str]
 ) -> dict[str, Any]:
-    """WER, CER and counts of each kind of error; the commonest errors, and the worst texts with their errors."""
-    rates = error_rates(references, outputs)
+    """The measures with counts of each kind of error; the commonest errors, and the worst texts with their errors."""
     aligned = [align(r.split(), o.split()) for r, o in zip(references, outputs, strict=True)]
     wrong = [[edit for edit in edits if edit[0] != edit[1]] for edits in aligned]
     every = Counter(edit for edits in wrong for edit in edits)
     worst = sorted(range(len(wrong)), key=lambda i: (-len(wrong[i]), i))[:SHOWN]
     return {
-        "wer": rates.wer,
-        "cer": rates.cer,
-        "exact_match": rates.exact,
+        **values(error_measures(references, outputs)),
         "examples": len(aligned),
         "words": sum(len(reference.split()) for reference in references),
         "substitutions": sum(count for (wanted, given), count in every.items() if wanted and given),
@@ -129,26 +130,13 @@ def _rows(reference: Sequence[Hashable], output: Sequence[Hashable]) -> Any:
 
 
 def transcripts_judged(
-    names: Sequence[str], references: Sequence[str], outputs: Sequence[str], seconds: float
+    names: Sequence[str],
+    references: Sequence[str],
+    outputs: Sequence[str],
+    measures: Sequence[Measure],
+    seconds: float,
 ) -> Judged:
-    """WER, CER and exact match by counts of each text; an output is as wrong as its characters are."""
-    wanted = [text.split() for text in references]
-    given = [text.split() for text in outputs]
-    words = [edit_distance(r, o) for r, o in zip(wanted, given, strict=True)]
-    characters = [edit_distance(" ".join(r), " ".join(o)) for r, o in zip(wanted, given, strict=True)]
-    lengths = [len(" ".join(r)) for r in wanted]
-    basis = digest(list(references))
-    return Judged(
-        names,
-        references,
-        outputs,
-        np.array(characters) / np.maximum(lengths, 1),
-        [
-            Measure("wer", columns(words, [len(r) for r in wanted]), share, False, basis),
-            Measure("cer", columns(characters, lengths), share, False, basis),
-            replace(
-                share_right("exact_match", [r == o for r, o in zip(wanted, given, strict=True)]), basis=basis
-            ),
-        ],
-        seconds,
-    )
+    """Each recording with its transcript, which is as wrong as its characters are."""
+    characters = next(one for one in measures if one.name == "cer").statistics
+    losses = characters[:, 0] / np.maximum(characters[:, 1], 1)
+    return Judged(names, references, outputs, losses, measures, seconds)

@@ -15,6 +15,8 @@ from anaphora.data.pictures import PictureList
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
 from anaphora.inference.session import check_finite
+from anaphora.kinds.measures.classes import answer_measures, answers_judged
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.models.own import OwnAnswers
 from anaphora.models.seeing import read_picture_weights
@@ -23,7 +25,6 @@ from anaphora.settings import build
 from anaphora.tasks.answer.build import build_answerer
 from anaphora.tasks.answer.inference import Answer, Row, among, choices_of, group, rows_of, spoken
 from anaphora.tasks.answer.info import AnswererSettings, AnswerOptions
-from anaphora.kinds.measures.answers import answers_judged, by_kind
 from anaphora.tasks.answer.objective import (
     AnswerObjective,
     Asked,
@@ -35,7 +36,6 @@ from anaphora.tasks.answer.objective import (
 from anaphora.tasks.answer.probing import probe_answerer
 from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import AnswererKeywords, AnswererModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.own import own_model
@@ -223,20 +223,19 @@ class Answerer(PictureEstimator):
         several = choices_of(rows, self.answers_) if chosen.choices else []
         if several:
             scores, rows = among(scores, several), [row[:2] for row in rows]
-        found = scores.argmax(1)
-        right = [self.answers_[int(i)] == row[1] for i, row in zip(found, rows, strict=True)]
+        answers = [self.answers_[int(i)] for i in scores.argmax(1)]
+        measured = answer_measures(rows, answers).report
         commonest = Counter(row[1] for row in rows).most_common(1)[0][1]
         skipped = sum(pictures.facts.get("skipped", {}).values())
-        answers = [self.answers_[int(i)] for i in found]
         own = own_measures(self.settings_, [row[1] for row in rows], answers, {"accuracy": 0.0})
         return {
             "questions": len(rows),
             "pictures": len(pictures),
             **({"skipped": skipped} if skipped else {}),
-            "accuracy": 100.0 * float(np.mean(right)),
+            "accuracy": measured["accuracy"],
             "majority": 100.0 * commonest / len(rows),
             **({"guess": 100.0 * float(np.mean([1 / len(one) for one in several]))} if several else {}),
-            "by_kind": by_kind(rows, right),
+            "by_kind": measured["by_kind"],
             **own,
         }
 

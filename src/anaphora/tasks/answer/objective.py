@@ -18,6 +18,7 @@ from anaphora.data.batches.padded import Augmentation, images_of, stream_picture
 from anaphora.data.batches.pooled import HeldBatches
 from anaphora.data.labelled_targets import UNKNOWN
 from anaphora.data.pictures import PictureList, Pixels
+from anaphora.kinds.measures.classes import answer_measures
 from anaphora.models.answerer import PictureAnswerer
 from anaphora.tasks.answer.info import AnswererSettings
 from anaphora.training.objective import LossSum
@@ -130,9 +131,9 @@ class AnswerObjective:
         truth = np.array([answer for one in self._dev for answer in one.answers])
         part = loss_of(torch.from_numpy(scores).float(), torch.from_numpy(truth), 0.0, self._own_loss)
         self._found = scores.argmax(1).tolist()
-        right = float((scores.argmax(1) == truth).mean())
-        found = {"loss": float(part.total) / max(float(part.count), 1e-9), "accuracy": 100 * right}
         answers = [self._names[answer] for answer in self._found]
+        measured = answer_measures(self._rows, answers)
+        found = {"loss": float(part.total) / max(float(part.count), 1e-9), **measured.numbers()}
         return found | own_measures(self.settings, [row[1] for row in self._rows], answers, found)
 
     def samples(self, model: PictureAnswerer) -> list[dict[str, str]]:

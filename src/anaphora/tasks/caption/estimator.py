@@ -12,6 +12,13 @@ from torch import Tensor
 from anaphora.data.pictures import PictureList, Pixels, given_picture
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError
+from anaphora.kinds.measures.captions import (
+    caption_measures,
+    captions_judged,
+    named_objects,
+    share_on_objects,
+)
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seeing import read_picture_weights
 from anaphora.models.seq2seq import Seq2Seq
@@ -21,11 +28,9 @@ from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.caption.build import build_captioner, picture_encoder_of
 from anaphora.tasks.caption.inference import describe_pictures, where_it_looked
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.kinds.measures.captions import caption_scores, captions_judged, named_objects, share_on_objects
 from anaphora.tasks.caption.objective import CaptionObjective, caption_batches
 from anaphora.tasks.caption.probing import probe_captioner
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import CaptionerKeywords, CaptionerModel
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
@@ -170,7 +175,8 @@ class Captioner(PictureEstimator, Writer):
         ]
         options.pop("n_best", None)
         outputs = [captions[0].text for captions in self._describe(self._see(pictures), 1, options)]
-        scores = caption_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        measured = caption_measures(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        scores = {**measured.report}
         scores |= self._looked(rows.facts, pictures, outputs, references)
         skipped = sum((rows.facts.get("skipped") or {}).values())
         scores |= own_measures(self.settings_, references, outputs, scores)
@@ -181,13 +187,10 @@ class Captioner(PictureEstimator, Writer):
         known = self.tokenizer_.normalized
         references = [[known(text) for text in _texts(data, i)] for i in range(len(data))]
         found, seconds = timed(lambda some: self._describe(list(some), 1, dict(options)), pictures)
-        return captions_judged(
-            [f"picture {number}" for number in range(1, len(data) + 1)],
-            references,
-            [captions[0].text for captions in found],
-            seconds,
-            tokenize=self.settings_.bleu_tokenize,
-        )
+        outputs = [captions[0].text for captions in found]
+        measured = caption_measures(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        names = [f"picture {number}" for number in range(1, len(data) + 1)]
+        return captions_judged(names, references, outputs, measured, seconds)
 
     @whatever_the_batch
     def _looked(

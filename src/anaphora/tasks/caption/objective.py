@@ -15,13 +15,13 @@ from anaphora.data.batches.pooled import HeldBatches
 from anaphora.data.pictures import PictureList, Pixels
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.kinds.measures.captions import caption_measures
+from anaphora.kinds.measures.texts import check_bleu_metric
 from anaphora.models.memory import Memory
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import Hard, score_function_in_time
 from anaphora.tasks.caption.inference import describe_pictures
 from anaphora.tasks.caption.info import CaptionerSettings
-from anaphora.kinds.measures.captions import caption_scores
-from anaphora.kinds.measures.overlap import check_bleu_metric
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures
 from anaphora.training.schedules import teacher_forcing
@@ -192,9 +192,9 @@ class CaptionObjective:
             model, pictures, beam=1, length_penalty=0.0, max_length=self.settings.max_length
         )
         self._outputs = [self.tokenizer.decode(best[0].tokens) for best in nbest]
-        scores = caption_scores(self._outputs, references, tokenize=self.settings.bleu_tokenize)
+        found = caption_measures(self._outputs, references, tokenize=self.settings.bleu_tokenize).numbers()
         measured: dict[str, float] = {
-            key: scores[key] for key in ("cider", "bleu", "exact_match") if key in scores
+            key: found[key] for key in ("cider", "bleu", "exact_match") if key in found
         }
         measured |= own_measures(self.settings, references, self._outputs, measured)
         return {"loss": self._dev_loss(model), **measured}

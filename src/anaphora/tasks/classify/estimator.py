@@ -24,6 +24,8 @@ from anaphora.data.table import Table
 from anaphora.errors import AnaphoraError
 from anaphora.kinds.kind import Kinds, cut
 from anaphora.kinds.labels import Classification, LabelOutput
+from anaphora.kinds.measures.classes import class_measures
+from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.kinds.text import NGramInputs, TextInputs
 from anaphora.kinds.vectors import VectorInputs
 from anaphora.models.classifier import SequenceClassifier
@@ -50,12 +52,10 @@ from anaphora.tasks.classify.objective import (
     best_measure,
     class_weights,
     classes_judged,
-    measure,
     own_scores,
 )
 from anaphora.tasks.classify.probing import probe_classifier
 from anaphora.tasks.guarding import probing
-from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import ClassifierKeywords, ClassifierModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, paired, plain_targets, tell_axes
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -355,9 +355,9 @@ class Classifier(SequenceReader):
         rows = self._scored(data, bad_rows, source_field=source_field, target_field=target_field)
         given, labels = zip(*rows.read(range(len(rows))), strict=True)
         found = self.targets_.answers(self._scores(given), chosen["threshold"])
-        measured = measure(self.targets_, labels, found, self.settings_.tolerance)
+        measured = class_measures(self.targets_, labels, found, self.settings_.tolerance)
         own = own_scores(self.settings_, self.targets_, labels, found, measured)
-        return {"examples": len(labels), **measured, **own}
+        return {"examples": len(labels), **measured.report, **own}
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:
         rows = open_labelled(
@@ -377,7 +377,8 @@ class Classifier(SequenceReader):
         scores, seconds = timed(self._scores, given)
         shown = list(map(_outline, given)) if self.inputs_.kind == "vectors" else given
         found = self.targets_.answers(scores, threshold)
-        return classes_judged(self.targets_, shown, labels, scores, found, self.settings_.tolerance, seconds)
+        measured = class_measures(self.targets_, labels, found, self.settings_.tolerance)
+        return classes_judged(self.targets_, shown, labels, scores, found, measured, seconds)
 
     @probing
     def probe(

@@ -17,6 +17,10 @@ from anaphora.data.labelled_targets import UNKNOWN, Targets
 from anaphora.data.symbols import EOS, PAD, UNK
 from anaphora.inference.torch_engine import score_inputs
 from anaphora.kinds.labels import spelled
+from anaphora.kinds.measures.classes import (
+    class_measures,
+)
+from anaphora.kinds.measures.judged import Judged, Measured
 from anaphora.models.classical.ngram.classifier import NGramClassifier
 from anaphora.models.classical.rocket import RocketClassifier
 from anaphora.models.classifier import SequenceClassifier
@@ -25,8 +29,6 @@ from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
 from anaphora.nn.windows import Looks
 from anaphora.settings.classify import ClassifierSettings
-from anaphora.kinds.measures.classes import class_scores, judged_measures, number_scores, several_scores
-from anaphora.kinds.measures.judged import Judged
 from anaphora.tasks.regularising import is_regular, regular_loss
 from anaphora.tasks.thresholding import best_threshold, is_chosen, usable
 from anaphora.training.objective import LossSum
@@ -138,10 +140,10 @@ class ClassificationObjective:
         if is_chosen(self.settings):
             self.threshold = best_threshold(self._truth, self.targets.probabilities(scores))
         self._found = self.targets.answers(scores, usable(self.settings, self.threshold))
-        measured = measure(self.targets, self._labels, self._found, self.settings.tolerance)
-        measured |= own_scores(self.settings, self.targets, self._labels, self._found, measured)
-        kept = {key: value for key, value in measured.items() if isinstance(value, float)}
-        return {"loss": float(part.total) / max(float(part.count), 1e-9), **kept}
+        measured = class_measures(self.targets, self._labels, self._found, self.settings.tolerance)
+        own = own_scores(self.settings, self.targets, self._labels, self._found, measured)
+        loss = float(part.total) / max(float(part.count), 1e-9)
+        return {"loss": loss, **measured.numbers(), **own}
 
     def samples(self, model: SequenceClassifier) -> list[dict[str, str]]:
         """The first dev texts with the answers of the last evaluation."""
@@ -162,28 +164,16 @@ def best_measure(settings: ClassifierSettings) -> str:
     return "micro_f1" if is_chosen(settings) else "accuracy"
 
 
-def measure(
-    targets: Targets, labels: Sequence[str], found: np.ndarray[Any, Any], tolerance: float
-) -> dict[str, Any]:
-    """The measures of the answers ``found`` (see `answers`) for examples with these labels."""
-    truth, names = targets.judged(labels)
-    if targets.kind == "number":
-        return number_scores(targets.numbers(truth[:, None]), found, tolerance)
-    if targets.kind == "classes":
-        return several_scores(truth, found, names)
-    return class_scores(truth, found, names, len(targets.names))
-
-
 def classes_judged(
     targets: Targets,
     shown: Sequence[str],
     labels: Sequence[str],
     scores: np.ndarray[Any, Any],
     found: np.ndarray[Any, Any],
-    tolerance: float,
+    measured: Measured,
     seconds: float,
 ) -> Judged:
-    """The measures of the answers ``found`` for ``scores``, by each example; an answer is as wrong as the right label
+    """The answers ``found`` for ``scores``, by each example; an answer is as wrong as the right label
     is improbable, a number as it is far off."""
     truth = targets.encode(labels)
     if targets.kind == "number":
@@ -193,8 +183,8 @@ def classes_judged(
     else:
         right = targets.probabilities(scores)[np.arange(len(truth)), np.maximum(truth, 0)]
         losses = 1.0 - np.where(truth == UNKNOWN, 0.0, right)
-    measures = judged_measures(labels, found, targets, tolerance)
-    return Judged(shown, list(labels), spelled(targets, targets.labelled(found)), losses, measures, seconds)
+    answers = spelled(targets, targets.labelled(found))
+    return Judged(shown, list(labels), answers, losses, measured.measures, seconds)
 
 
 def own_scores(
@@ -202,14 +192,14 @@ def own_scores(
     targets: Targets,
     labels: Sequence[str],
     found: np.ndarray[Any, Any],
-    measured: dict[str, Any],
+    measured: Measured,
 ) -> dict[str, float]:
     """The user's measures of labels and answers as they are written, of numbers as they are."""
     truth: Any = list(labels)
     answers: Any = spelled(targets, targets.labelled(found))
     if targets.kind == "number":
         truth, answers = targets.numbers(targets.encode(labels)[:, None]), found
-    return own_measures(settings, truth, answers, measured)
+    return own_measures(settings, truth, answers, measured.report)
 
 
 def class_weights(targets: Targets, train: np.ndarray[Any, Any]) -> Tensor:

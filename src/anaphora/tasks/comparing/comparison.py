@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.measures.judged import Judged, Measure
 from anaphora.kinds.result import Result
 from anaphora.tasks.comparing.contestants import Contestant, gather, opened
 from anaphora.tasks.comparing.resampling import bootstrap, grouped, interval, p_value
 from anaphora.tasks.comparing.table import written
-from anaphora.kinds.measures.judged import Judged, Measure
 from anaphora.tasks.registry import meaningful, resolve
 
 FEW = 20
@@ -214,7 +214,7 @@ def _only(judged: Judged, chosen: list[int]) -> Judged:
         references=[judged.references[i] for i in chosen],
         outputs=[judged.outputs[i] for i in chosen],
         losses=judged.losses[chosen],
-        measures=[replace(one, statistics=one.statistics[chosen]) for one in judged.measures],
+        measures=[one.only(chosen) for one in judged.measures],
         groups=None if judged.groups is None else judged.groups[chosen],
     )
 

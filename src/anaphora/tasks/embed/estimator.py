@@ -14,6 +14,8 @@ from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.errors import DataError
 from anaphora.kinds.kind import Kinds
+from anaphora.kinds.measures.judged import Judged, no_options, timed
+from anaphora.kinds.measures.retrieval import lookup_measures, lookups_judged
 from anaphora.kinds.text import TextInputs
 from anaphora.kinds.vector import Clustering, Embedded, Neighbour, VectorOutput, unit
 from anaphora.kinds.vectors import VectorInputs
@@ -21,11 +23,9 @@ from anaphora.models.embeddings.vectors import Vectors, neighbours, spherical_km
 from anaphora.probe.trace import Trace
 from anaphora.tasks.embed.build import build_embedder
 from anaphora.tasks.embed.info import EmbedderSettings
-from anaphora.kinds.measures.retrieval import lookups_judged, retrieval
-from anaphora.tasks.embed.objective import ContrastiveObjective
+from anaphora.tasks.embed.objective import ContrastiveObjective, own_retrieval
 from anaphora.tasks.embed.probing import probe_embedder, probe_inputs
 from anaphora.tasks.guarding import probing
-from anaphora.kinds.measures.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import EmbedderKeywords, EmbedderModel
 from anaphora.tasks.looking import no_beam, symbol_vectors
 from anaphora.tasks.reading import SequenceReader
@@ -142,7 +142,9 @@ class Embedder(SequenceReader):
         """
         self._check_trained()
         rows = self._asked(self._scored(data, bad_rows, **asked))
-        return {"examples": len(rows.queries), **retrieval(self.settings_, *self._looked_up(rows), rows)[0]}
+        found = lookup_measures(rows, *map(unit, self._looked_up(rows)))
+        own = own_retrieval(self.settings_, rows, found)
+        return {"examples": len(rows.queries), **found.report, **own}
 
     def _open_test(self, data: Any, bad_rows: str | None, **asked: Any) -> Table:
         self._check_fields({key: value for key, value in asked.items() if key != "positives"})
@@ -153,7 +155,7 @@ class Embedder(SequenceReader):
         no_options(self, options)
         rows = self._asked(data)
         both, seconds = timed(lambda _: self._looked_up(rows), [rows])
-        return lookups_judged(*both, rows, seconds)
+        return lookups_judged(rows, lookup_measures(rows, *map(unit, both)), seconds)
 
     def _looked_up(self, rows: Lookups) -> tuple[Any, Any]:
         session = self.session

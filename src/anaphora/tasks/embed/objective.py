@@ -11,11 +11,12 @@ from torch import Tensor
 from anaphora.data.alike import AlikeBatch, Lookups, cropped
 from anaphora.data.batches.padded import send, tensors_of
 from anaphora.inference.torch_engine import score_inputs
+from anaphora.kinds.measures.retrieval import Retrieved, lookup_measures
+from anaphora.kinds.vector import unit
 from anaphora.nn.contrastive import contrastive_losses, similarities
 from anaphora.tasks.embed.info import EmbedderSettings
-from anaphora.kinds.measures.retrieval import retrieval
 from anaphora.training.objective import LossSum
-from anaphora.training.own import chosen_metric, own_loss
+from anaphora.training.own import chosen_metric, own_loss, own_measures
 
 SHOWN = 4
 TOGETHER = 64
@@ -60,8 +61,9 @@ class ContrastiveObjective:
         for rows in np.array_split(np.arange(len(queries)), -(-len(queries) // TOGETHER)):
             pair = (torch.from_numpy(queries[rows]), torch.from_numpy(targets[dev.own[rows]]))
             total += float(self._loss_of(*pair, torch.from_numpy(dev.right(rows, dev.own[rows]))).total)
-        measured, self._found = retrieval(self.settings, queries, targets, dev)
-        return {"loss": total / len(queries), **measured}
+        found = lookup_measures(dev, unit(queries), unit(targets))
+        self._found = found.nearest
+        return {"loss": total / len(queries), **found.report, **own_retrieval(self.settings, dev, found)}
 
     def samples(self, model: Any) -> list[dict[str, str]]:
         """The first dev inputs with what was found nearest in the last evaluation."""
@@ -70,3 +72,9 @@ class ContrastiveObjective:
             {"source": asked[row], "reference": answers[self._dev.own[row]], "output": answers[found]}
             for row, found in enumerate(self._found[:SHOWN])
         ]
+
+
+def own_retrieval(settings: Any, asked: Lookups, found: Retrieved) -> dict[str, float]:
+    """Return the user's measures, of numbers of what is right and what is nearest."""
+    last = asked.keys[:, -1]
+    return own_measures(settings, last.tolist(), last[found.nearest].tolist(), found.report)

@@ -19,6 +19,7 @@ from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows, require_examples
 from anaphora.data.split import Split, Way
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.measures.judged import Judged, no_options
 from anaphora.models.forecaster_ancestor import Ancestor
 from anaphora.models.forecaster_classical import restored
 from anaphora.models.forecaster_median import MedianForecaster
@@ -29,11 +30,10 @@ from anaphora.tasks.forecast.build import fresh_forecaster
 from anaphora.tasks.forecast.inference.ahead import Floats, Prediction
 from anaphora.tasks.forecast.inference.asked import forecast, why_not
 from anaphora.tasks.forecast.info import ForecasterSettings, ForecastOptions
-from anaphora.tasks.forecast.metrics import r_squared, score_windows, windows_judged
+from anaphora.tasks.forecast.measures import r_squared, score_windows, windows_judged
 from anaphora.tasks.forecast.objective import ForecastObjective, solved
 from anaphora.tasks.forecast.probing import probe_forecaster
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, no_options
 from anaphora.tasks.keywords import ForecasterKeywords, ForecasterModel
 from anaphora.tasks.learning import aligned_columns
 from anaphora.tasks.looking import no_beam, no_target
@@ -266,7 +266,7 @@ class Forecaster(Estimator):
                 ]
             )
         windows = self._windows(self._scored(data, None, **fields))
-        return score_windows(self.model_, windows, self._errors(), self.settings_.loss)
+        return score_windows(self.model_, windows, self._errors())
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> SeriesData:
         return self._opened(data, role="test", optional=False, **fields)

@@ -20,6 +20,8 @@ from anaphora.data.text import TEXT_READER, Data, Text, open_text
 from anaphora.data.tokenizers import ENOUGH_TEXT, Tokenizer
 from anaphora.errors import AnaphoraError, DataError, SettingsError
 from anaphora.inference.session import check_finite
+from anaphora.kinds.measures.judged import Judged, no_options, timed
+from anaphora.kinds.measures.symbols import lines_judged, summary
 from anaphora.models.language import Language
 from anaphora.models.own import own_language
 from anaphora.probe.trace import Trace
@@ -31,7 +33,6 @@ from anaphora.tasks.begun.language import begin, first_weights
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, no_options, timed
 from anaphora.tasks.keywords import LanguageModelKeywords, LanguageModelModel
 from anaphora.tasks.language.build import (
     build_language,
@@ -41,12 +42,10 @@ from anaphora.tasks.language.build import (
     rebuild_ngram,
 )
 from anaphora.tasks.language.inference import LineScore, Listen, device_of, draw, shown
-from anaphora.tasks.language.metrics import (
+from anaphora.tasks.language.log_probs import (
     adapted,
     encoded,
-    lines_judged,
     log_probs,
-    summary,
     symbol_log_probs,
     training_rows,
 )

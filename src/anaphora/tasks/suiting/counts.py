@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anaphora.kinds.measures.symbols import summary
 from anaphora.settings.own import Part
 from anaphora.tasks.language.build import fit_ngram
-from anaphora.tasks.language.metrics import encoded, log_probs, summary, training_rows
+from anaphora.tasks.language.log_probs import encoded, log_probs, training_rows
 from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.language import counting
 from anaphora.tasks.suiting.sizing import embedded

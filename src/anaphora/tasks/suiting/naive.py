@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anaphora.errors import AnaphoraError
-from anaphora.tasks.forecast.metrics import naive_mse
+from anaphora.tasks.forecast.measures import naive_mse
 from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from anaphora.data.ngrams import NGramSet
-from anaphora.kinds.measures.overlap import chrf
+from anaphora.kinds.measures.texts import chrf
 from anaphora.tasks.recipe import Recipe
 from anaphora.tasks.suiting.sizing import embedded
 from anaphora.training.run import RunFolder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack, overload
 import torch
 from torch import Tensor
 
-from anaphora.data.labelled_targets import Targets
+from anaphora.data.labelled_targets import Targets, split
 from anaphora.data.sources.conll import words_of
 from anaphora.data.sources.sentences import given_sentences
 from anaphora.data.sources.tagged import TAGGED_READER, open_tagged
@@ -22,6 +22,8 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.data.word_pieces import PieceReader
 from anaphora.errors import AnaphoraError, DataError
 from anaphora.kinds.kind import given_inputs
+from anaphora.kinds.measures.judged import Judged, Measured, no_options, timed
+from anaphora.kinds.measures.tags import frame_measures, tag_measures, tags_judged
 from anaphora.kinds.vectors import FrameReader, VectorInputs
 from anaphora.models import tagger as models
 from anaphora.models.classical.hmm.tagger import MOST_TAGS, HMMTagger
@@ -30,7 +32,6 @@ from anaphora.tasks.balancing import balance
 from anaphora.tasks.begun.tag import adopt_words, first_weights
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, no_options
 from anaphora.tasks.keywords import TaggerKeywords, TaggerModel
 from anaphora.tasks.learning import check_shared, given_labels, label_kind, warn_of_single_words
 from anaphora.tasks.looking import no_beam, symbol_vectors
@@ -40,11 +41,11 @@ from anaphora.tasks.suiting.tag import suit_sentences
 from anaphora.tasks.tag.build import counted_hmm, fresh_tagger, hmm_tensors, rebuilt_hmm
 from anaphora.tasks.tag.inference import Tagging, answered, tagged
 from anaphora.tasks.tag.info import TaggerSettings
-from anaphora.kinds.measures.tags import judged, measured
-from anaphora.tasks.tag.objective import objective_and_batches
+from anaphora.tasks.tag.objective import objective_and_batches, outline, spelled
 from anaphora.tasks.tag.probing import probe_tagger
 from anaphora.training.loop import TrainingResult
 from anaphora.training.objective import Batches, Objective
+from anaphora.training.own import own_measures
 from anaphora.training.progress import Reporter
 from anaphora.training.run import RunFolder
 from anaphora.training.seeding import seed_everything
@@ -302,7 +303,16 @@ class Tagger(Estimator):
 
     def _judge(self, data: Table, options: Mapping[str, Any]) -> Judged:
         no_options(self, options)
-        return judged(self, *self._apart(data))
+        inputs, gold = self._apart(data)
+        (found, _), seconds = timed(self._answer, inputs)
+        shown = [outline(x) if self.framewise else " ".join(x) for x in inputs]
+        measured = self._measured(found, gold)
+        write: Callable[[Any], str] = str if self.targets_.kind == "class" else spelled
+        if self.targets_.kind == "classes":
+            gold = [[spelled(sorted(split(label))) for label in row] for row in gold]
+            found = [[sorted(map(str, labels)) for labels in row] for row in found]
+        written = [list(map(write, row)) for row in found]
+        return tags_judged(shown, gold, written, measured, seconds)
 
     def _inputs(self) -> Literal["text", "numbers", "series", "file"]:
         return "numbers" if self.framewise else "text"
@@ -332,10 +342,20 @@ class Tagger(Estimator):
         return symbol_vectors(self, self.model_, self.tokenizer_)
 
     def _scores(self, inputs: list[Any], gold: list[list[str]]) -> dict[str, Any]:
-        return self._measured(self._answer(inputs)[0], gold)
+        return self._report(self._answer(inputs)[0], gold)
 
-    def _measured(self, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
-        return measured(self, found, gold)
+    def _report(self, found: list[list[Any]], gold: list[list[str]]) -> dict[str, Any]:
+        """How good the labels ``found`` are, by our measures and the user's, which see all of them one after the other."""
+        number = self.targets_.kind == "number"
+        truth: list[Any] = [float(y) if number else y for row in gold for y in row]
+        answers = [y if number else spelled(y) for row in found for y in row]
+        report = self._measured(found, gold).report
+        return {**report, **own_measures(self.settings_, truth, answers, report)}
+
+    def _measured(self, found: list[list[Any]], gold: list[list[str]]) -> Measured:
+        if self.framewise and not self.learnt_.spans:
+            return frame_measures(self.targets_, found, gold)
+        return tag_measures([list(map(str, row)) for row in found], gold, spans=self.learnt_.spans)
 
     @whatever_the_batch
     def _answer(self, inputs: Sequence[Any]) -> tuple[list[list[Any]], list[Any]]:

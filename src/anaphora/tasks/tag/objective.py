@@ -221,7 +221,7 @@ def objective_and_batches(
     rates = hiding_rates(read, m.tokenizer_.size, s.hide_rare) if isinstance(reader, Reader) else None
     sequences = list(zip(shown, reader.read(held), wanted, strict=True))
     objective = TagObjective(
-        targets, sequences, hiding=rates, settings=s, metric=m._metric(), scores=m._measured
+        targets, sequences, hiding=rates, settings=s, metric=m._metric(), scores=m._report
     )
     return objective, batches
 

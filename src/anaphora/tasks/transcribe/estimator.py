@@ -23,6 +23,8 @@ from anaphora.data.split import Split
 from anaphora.data.symbols import UNK
 from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import DataError, SettingsError
+from anaphora.kinds.measures.judged import Judged, timed
+from anaphora.kinds.measures.transcripts import error_measures, transcription_report, transcripts_judged
 from anaphora.models.ctc import CTCModel
 from anaphora.models.own import OwnFrames
 from anaphora.probe.trace import Trace
@@ -32,7 +34,6 @@ from anaphora.tasks.artifacts import learn_tokenizer
 from anaphora.tasks.begin_senses import adopt_sense, of_task, sense_donor
 from anaphora.tasks.estimator import Estimator
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import TranscriberKeywords, TranscriberModel
 from anaphora.tasks.looking import no_beam
 from anaphora.tasks.own import own_model
@@ -49,7 +50,6 @@ from anaphora.tasks.transcribe.inference.streaming import open_hearing
 from anaphora.tasks.transcribe.inference.unsaid import unsaid_in
 from anaphora.tasks.transcribe.inference.updates import Endpoint
 from anaphora.tasks.transcribe.inference.words import Transcript
-from anaphora.kinds.measures.transcripts import transcription_scores, transcripts_judged
 from anaphora.tasks.transcribe.objective import TranscriptionObjective
 from anaphora.tasks.transcribe.probing import probe_transcriber
 from anaphora.training.objective import Batches, Objective
@@ -294,7 +294,7 @@ class Transcriber(Estimator):
         outputs = listening_of(self, asked).texts(heard)
         references = [self.tokenizer_.normalized(text) for text in rows.transcripts]
         skipped = {"skipped": rows.skipped} if rows.skipped else {}
-        scores = transcription_scores(rows.names, references, outputs) | skipped
+        scores = transcription_report(rows.names, references, outputs) | skipped
         return scores | own_measures(self.settings_, references, outputs, scores)
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Recordings:
@@ -313,7 +313,8 @@ class Transcriber(Estimator):
         heard = [self._voiced(item, asked.voices) for item in data.items]
         outputs, seconds = timed(listening.texts, heard)
         references = [self.tokenizer_.normalized(text) for text in data.transcripts]
-        return transcripts_judged(data.names, references, outputs, seconds)
+        measures = error_measures(references, outputs)
+        return transcripts_judged(data.names, references, outputs, measures, seconds)
 
     @probing
     def probe(

@@ -14,6 +14,8 @@ from anaphora.data.batches.padded import padded, tensors_of
 from anaphora.data.batches.pooled import in_order
 from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.tokenizers import Tokenizer
+from anaphora.kinds.measures.judged import values
+from anaphora.kinds.measures.transcripts import error_measures
 from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabilities
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
@@ -24,7 +26,6 @@ from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.spoken import Frames, SpokenBatch
 from anaphora.tasks.transcribe.inference.decoding import BATCH, greedy_texts
 from anaphora.tasks.transcribe.inference.words import attention_weights
-from anaphora.kinds.measures.transcripts import error_rates
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, no_own_loss, own_loss, own_measures, summed
 from anaphora.training.schedules import teacher_forcing
@@ -127,13 +128,7 @@ class TranscriptionObjective:
             part = self.loss(model, batch)
             total, count = total + float(part.total), count + int(part.count)
         self._texts = greedy_texts(model, self._inputs, self.tokenizer, self._unsaid)
-        rates = error_rates(self._references(), self._texts)
-        found = {
-            "loss": total / max(count, 1),
-            "wer": rates.wer,
-            "cer": rates.cer,
-            "exact_match": rates.exact,
-        }
+        found = {"loss": total / max(count, 1), **values(error_measures(self._references(), self._texts))}
         return found | own_measures(self.settings, self._references(), self._texts, found)
 
     def samples(self, model: Any) -> list[dict[str, str]]:

@@ -14,6 +14,8 @@ from anaphora.data.sources.opening import ROW_READER, open_source
 from anaphora.data.split import Split
 from anaphora.data.table import Table
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.kinds.measures.judged import Judged, timed
+from anaphora.kinds.measures.texts import translation_measures, translations_judged
 from anaphora.models.own import own_seq2seq
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.probe.trace import Trace
@@ -23,7 +25,6 @@ from anaphora.tasks.artifacts import learn_sides
 from anaphora.tasks.begun.translate import begin, first_weights
 from anaphora.tasks.given import given_texts
 from anaphora.tasks.guarding import probing, whatever_the_batch
-from anaphora.kinds.measures.judged import Judged, timed
 from anaphora.tasks.keywords import TranslatorKeywords, TranslatorModel
 from anaphora.tasks.looking import only_what, symbol_vectors
 from anaphora.tasks.outputs import (
@@ -42,7 +43,6 @@ from anaphora.tasks.suiting.translate import check_invented, suit_pairs, writes_
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.inference import encode_sources, search_outputs, warn_of_unknown
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.kinds.measures.translations import translation_scores, translations_judged
 from anaphora.tasks.translate.objective import TranslationObjective
 from anaphora.tasks.translate.probing import probe_translator
 from anaphora.tasks.writing import Writer
@@ -193,8 +193,8 @@ class Translator(Writer):
         rows = list(self._scored(data, bad_rows, source_field=source_field, target_field=target_field))
         outputs = self.predict([source for source, _ in rows], **search)
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
-        scores = translation_scores(outputs, references, tokenize=self.settings_.bleu_tokenize)
-        return scores | own_measures(self.settings_, references, outputs, scores)
+        report = translation_measures(outputs, references, tokenize=self.settings_.bleu_tokenize).report
+        return {**report, **own_measures(self.settings_, references, outputs, report)}
 
     def _open_test(self, data: Any, bad_rows: str | None, **fields: Any) -> Table:
         return open_source(
@@ -210,8 +210,8 @@ class Translator(Writer):
         sources = [source for source, _ in rows]
         outputs, seconds = timed(lambda some: self.predict(some, **options), sources)
         references = [self.tokenizer_.target.normalized(target) for _, target in rows]
-        tokenize = self.settings_.bleu_tokenize
-        return translations_judged(sources, references, outputs, seconds, tokenize=tokenize)
+        measured = translation_measures(outputs, references, tokenize=self.settings_.bleu_tokenize)
+        return translations_judged(sources, references, outputs, measured, seconds)
 
     @probing
     def probe(

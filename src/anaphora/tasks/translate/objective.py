@@ -11,13 +11,12 @@ from torch import Tensor
 from anaphora.data.batches.pairs import PairBatch, PairTensors
 from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
+from anaphora.kinds.measures.texts import check_bleu_metric, standard_error, translation_measures
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.ops.gpu.likelihood import summed_loss
 from anaphora.settings import SearchSettings
-from anaphora.kinds.measures.overlap import check_bleu_metric
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings
-from anaphora.kinds.measures.translations import standard_error, translation_scores
 from anaphora.training.objective import LossSum
 from anaphora.training.own import chosen_metric, own_loss, own_measures, summed
 from anaphora.training.rdrop import divergence
@@ -127,11 +126,11 @@ class TranslationObjective:
                     model, sources, max_length=s.max_length, around=self.tokenizer.around
                 )
         self._outputs = [self.tokenizer.target.decode(ids) for ids in symbols]
-        scores = translation_scores(self._outputs, references, tokenize=s.bleu_tokenize)
+        measured = translation_measures(self._outputs, references, tokenize=s.bleu_tokenize)
         return {
             "loss": self._dev_loss(model, sources, references),
-            **{key: scores[key] for key in ("bleu", "chrf", "exact_match") if key in scores},
-            **own_measures(s, references, self._outputs, scores),
+            **measured.numbers(),
+            **own_measures(s, references, self._outputs, measured.report),
         }
 
     def _dev_loss(self, model: Seq2Seq, sources: list[list[int]], references: list[str]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,14 @@ from torch.nn import functional as F
 from anaphora.cancellation import each_step
 from anaphora.data.batches.pooled import ROWS, by_windows
 from anaphora.data.batches.stream import encode_lines, encode_stream
-from anaphora.data.symbols import BOS, EOS, PAD, UNK
+from anaphora.data.symbols import BOS, EOS, PAD
 from anaphora.data.text import Text
-from anaphora.data.tokenizers import Tokenizer
-from anaphora.data.tokenizers.vocabularies import single_spaced, with_unknown
-from anaphora.errors import DataError
+from anaphora.data.tokenizers.vocabularies import with_unknown
 from anaphora.models.language import Language
 from anaphora.nn.embedding import aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.settings.language import ScoreOptions
 from anaphora.tasks.adapting import adapted_log_probs
-from anaphora.kinds.measures.judged import Judged, Measure, columns, digest, mean
 from anaphora.tasks.language.build import ngram_log_probs
 
 if TYPE_CHECKING:
@@ -123,18 +119,6 @@ def stream_log_probs(model: Language, ids: np.ndarray[Any, Any]) -> np.ndarray[A
         return np.concatenate(_carried_on(model, rows, begins))
 
 
-def summary(log_probs: Sequence[np.ndarray[Any, Any]], characters: int) -> dict[str, float]:
-    """Loss in nats per symbol, perplexity, and bits per character, which compares all kinds of symbols."""
-    total = -sum(float(row.sum(dtype=np.float64)) for row in log_probs)
-    count = sum(len(row) for row in log_probs)
-    loss = total / max(count, 1)
-    return {
-        "loss": loss,
-        "perplexity": math.exp(min(loss, 700.0)),
-        "bits_per_character": total / math.log(2) / max(characters, 1),
-    }
-
-
 def _carried_on(
     model: Language, rows: Sequence[np.ndarray[Any, Any]], begin: int | Sequence[int]
 ) -> list[np.ndarray[Any, Any]]:
@@ -180,57 +164,3 @@ def _chosen(model: Language, hidden: Tensor, targets: Tensor) -> Tensor:
         logits = aligned_logits(output, h)[..., : output.symbols].float()
         parts.append(-F.cross_entropy(logits.flatten(0, 1), t.flatten(), reduction="none").view_as(t))
     return torch.cat(parts)
-
-
-def lines_judged(
-    text: Text,
-    rows: Sequence[Row],
-    log_probs: Sequence[np.ndarray[Any, Any]],
-    seconds: float,
-    tokenizer: Tokenizer,
-    *,
-    by_line: bool,
-) -> Judged:
-    """Bits per character and perplexity by sums of each line that is not blank; a blank one counts with the line before.
-
-    ``rows`` and ``log_probs`` are those of lines, or of one stream of symbols in which every line ends with a break.
-    """
-    lines = "".join(text.blocks()).removesuffix("\n").split("\n")
-    owners = np.cumsum([bool(single_spaced(line)) for line in lines]) - 1
-    kept = np.maximum(owners, 0)  # blank lines before the first go with the first
-    count = int(owners[-1]) + 1
-    if by_line:
-        nats, symbols = [-float(row.sum(dtype=np.float64)) for row in log_probs], list(map(len, log_probs))
-    else:
-        (ids,), (values,) = rows, log_probs
-        breaks = np.cumsum(np.asarray(ids[1:]) == tokenizer.line_break)
-        line = np.concatenate([[0], breaks[:-1]])  # of each symbol; a break belongs to the line that it ends
-        if len(lines) != breaks[-1]:
-            raise DataError(
-                "the symbols of the text do not show where its lines end; compare runs with lines=true."
-            )
-        nats = list(np.bincount(kept[line], -values, count))
-        symbols = list(np.bincount(kept[line], minlength=count))
-    if not count or count != len(nats):
-        raise DataError(f"{text.source.name} has no line with text in it; give at least one.")
-    characters = np.bincount(kept, [len(one) + 1 for one in lines], count)
-    bits = np.array(nats) / math.log(2)
-    unknown = sum(int((np.asarray(row) == UNK).sum()) for row in rows)
-    note = f"reads {unknown} symbols as <unk>, which are easy to predict: its bits per character are too few"
-    return Judged(
-        [one for one in lines if single_spaced(one)],
-        [""] * count,
-        [f"{value:.3f} bits per character" for value in bits / characters],
-        bits / characters,
-        [
-            Measure("bits_per_character", columns(bits, characters), mean, False),
-            Measure("perplexity", columns(nats, symbols), _perplexity, False, digest(tokenizer.spellings)),
-        ],
-        seconds,
-        notes=[note] if unknown else [],
-    )
-
-
-def _perplexity(sums: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any] = np.exp(np.minimum(mean(sums), 700.0))
-    return found

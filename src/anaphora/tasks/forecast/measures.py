@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from anaphora.data.series_ahead import quantile
+from anaphora.data.series_scale import Columns
 from anaphora.data.series_windows import WindowBatch, Windows
 from anaphora.errors import DataError
+from anaphora.kinds.measures.judged import Judged, Measure, counted, digest, mean, timed, values
 from anaphora.tasks.forecast.inference.running import outputs, point
 from anaphora.tasks.forecast.objective import value_losses
-from anaphora.kinds.measures.judged import Judged, Measure, digest, mean, timed
 
 Floats = NDArray[np.float64]
 SHOWN = (1, 2, 3, 6, 12, 24, 48, 96, 192, 336, 720)
@@ -51,8 +52,11 @@ class Tally:
 
 @dataclass
 class Score:
-    """All that is counted while going over the data once."""
+    """All that is counted while going over the data once. ``table`` (windows, 6) has for each window: squares, absolutes, the same
+    in units of the data, how many values, and −log p; ``spans`` (windows,) the steps."""
 
+    table: Floats
+    spans: Floats
     own: Tally = field(default_factory=Tally)
     last: Tally = field(default_factory=Tally)
     season: Tally = field(default_factory=Tally)
@@ -61,27 +65,97 @@ class Score:
     usual: float = 0.0
     steps: int = 0
 
+    def add_losses(self, out: Floats, truth: Floats, windows: Windows) -> Floats:
+        """Add −log p of the model, which is returned (places, H, targets), and of the same rates in every step."""
+        columns = windows.columns
+        real = ~np.isnan(truth)
+        y = torch.from_numpy(np.where(real, truth, 0.0))
+        usual = np.clip(np.array(columns.usual), 1e-6, None if columns.output == "count" else 1 - 1e-6)
+        constant = np.log(usual) if columns.output == "count" else np.log(usual / (1 - usual))
+        lost: Floats = value_losses(torch.from_numpy(out), y, columns.output, "mse").numpy()
+        rates = torch.from_numpy(np.broadcast_to(constant, out.shape).copy())
+        self.loss += float(lost[real].sum())
+        self.usual += float(value_losses(rates, y, columns.output, "mse").numpy()[real].sum())
+        self.steps += int(real.any(-1).sum())
+        return lost
 
-def score_windows(model: Any, windows: Windows, errors: Floats, loss: str) -> dict[str, Any]:
-    """Everything `Forecaster.score` says; ``errors`` are the model's quantiles of |error|."""
-    columns = windows.columns
-    counted = Score()
-    reach = quantile(errors, COVERAGE)
-    for out, batch in outputs(model, windows, range(len(windows))):
-        truth = batch.y.reshape(-1, *batch.y.shape[2:]).astype(np.float64)
-        mean = point(out, columns.output).reshape(truth.shape)
-        counted.own.add(mean, truth)
-        counted.inside += float((np.abs(mean - truth) <= reach).sum())
+    def add_windows(self, batch: WindowBatch, error: Floats, lost: Floats, columns: Columns) -> None:
+        """Add errors and losses (places, H, targets) to those of their windows."""
+        scale = np.array(columns.scale)[columns.places(columns.targets)]
+        there = ~np.isnan(error)
+        parts = (error**2, abs(error), (error * scale) ** 2, abs(error) * scale, np.ones_like(error), lost)
+        for place, part in enumerate(parts):
+            self.table[batch.indices, place] = np.where(there, part, 0.0).reshape(len(batch), -1).sum(axis=1)
+        self.spans[batch.indices] = there.any(axis=-1).reshape(len(batch), -1).sum(axis=1)
+
+    def add_naive(
+        self, windows: Windows, batch: WindowBatch, truth: Floats, inside: NDArray[np.bool_]
+    ) -> None:
+        """Add the errors of forecasts that learn nothing, and how many of the model's are small."""
+        self.inside += float(inside.sum())
+        columns = windows.columns
         if columns.output != "continuous":
-            _add_losses(counted, out.reshape(truth.shape), truth, windows)
-        elif windows.horizon:
-            last, season = _naive(windows, batch)
-            counted.last.add(last, truth)
-            if columns.period > 1:
-                counted.season.add(season, truth)
-        else:
-            counted.last.add(np.zeros_like(truth), truth)
-    return _told(counted, windows)
+            return
+        if not windows.horizon:
+            self.last.add(np.zeros_like(truth), truth)
+            return
+        last, season = _naive(windows, batch)
+        self.last.add(last, truth)
+        if columns.period > 1:
+            self.season.add(season, truth)
+
+
+def window_score(
+    model: Any, windows: Windows, chosen: Sequence[int], *, reach: Floats | None = None
+) -> Score:
+    """Go over the ``chosen`` windows. With ``reach`` (H, targets), which holds most errors, forecasts that learn nothing are counted
+    too."""
+    columns = windows.columns
+    score = Score(np.zeros((len(windows), 6)), np.zeros(len(windows)))
+    for out, batch in outputs(model, windows, chosen):
+        truth = batch.y.reshape(-1, *batch.y.shape[2:]).astype(np.float64)
+        forecast = point(out, columns.output).reshape(truth.shape)
+        score.own.add(forecast, truth)
+        lost = np.zeros_like(truth)
+        if columns.output != "continuous":
+            lost = score.add_losses(out.reshape(truth.shape), truth, windows)
+        score.add_windows(batch, forecast - truth, lost, columns)
+        if reach is not None:
+            score.add_naive(windows, batch, truth, np.abs(forecast - truth) <= reach)
+    return score
+
+
+def score_windows(model: Any, windows: Windows, errors: Floats) -> dict[str, Any]:
+    """Everything `Forecaster.score` says; ``errors`` are the model's quantiles of |error|."""
+    score = window_score(model, windows, range(len(windows)), reach=quantile(errors, COVERAGE))
+    return _report(score, windows)
+
+
+def window_measures(score: Score, windows: Windows) -> list[Measure]:
+    """mse and mae in standardised units and in those of the data; −log p of counts and of 0s and 1s."""
+    columns, own, table = windows.columns, score.own, score.table
+    scale = np.array(columns.scale)[columns.places(columns.targets)]
+    asked = digest(windows.horizon, columns.targets, columns.output)
+    standardised, count = digest(asked, columns.scale), own.count.sum()
+
+    def measure(name: str, place: int, sums: Any, basis: str) -> Measure:
+        whole = np.array([sums.sum(), count], dtype=np.float64)
+        return counted(name, table[:, [place, 4]], mean, False, basis, whole)
+
+    measures = [
+        measure("mse", 0, own.squares, standardised),
+        measure("mae", 1, own.absolutes, standardised),
+    ]
+    if columns.output == "continuous":
+        return [
+            *measures,
+            measure("mse_original", 2, own.squares * scale**2, asked),
+            measure("mae_original", 3, own.absolutes * scale, asked),
+        ]
+    spans = np.stack([table[:, 5], score.spans], axis=1)
+    whole = np.array([score.loss, score.steps], dtype=np.float64)
+    nll = counted("nll", spans, mean, False, asked, whole)
+    return [nll, *(measures if columns.output == "count" else [])]
 
 
 def naive_mse(model: Any, windows: Windows, chosen: Sequence[int]) -> tuple[float, dict[str, float]]:
@@ -114,41 +188,27 @@ def _naive(windows: Windows, batch: WindowBatch) -> tuple[Floats, Floats]:
     return np.concatenate(lasts), np.concatenate(seasons)
 
 
-def _add_losses(counted: Score, out: Floats, truth: Floats, windows: Windows) -> None:
-    """−log p of the model, and of the same rates in every step."""
-    columns = windows.columns
-    real = ~np.isnan(truth)
-    y = torch.from_numpy(np.where(real, truth, 0.0))
-    usual = np.clip(np.array(columns.usual), 1e-6, None if columns.output == "count" else 1 - 1e-6)
-    constant = np.log(usual) if columns.output == "count" else np.log(usual / (1 - usual))
-    for name, raw in (("loss", out), ("usual", np.broadcast_to(constant, out.shape).copy())):
-        each = value_losses(torch.from_numpy(raw), y, columns.output, "mse").numpy()
-        setattr(counted, name, getattr(counted, name) + float(each[real].sum()))
-    counted.steps += int(real.any(-1).sum())
-
-
-def _told(counted: Score, windows: Windows) -> dict[str, Any]:
-    columns, own = windows.columns, counted.own
+def _report(score: Score, windows: Windows) -> dict[str, Any]:
+    columns, own = windows.columns, score.own
+    measured = values(window_measures(score, windows))
     facts: dict[str, Any] = {"windows": len(windows), "values": int(own.count.sum())}
     if columns.output != "continuous":
         result: dict[str, Any] = {
-            "nll": counted.loss / max(1, counted.steps),
-            "frequency_nll": counted.usual / max(1, counted.steps),
+            "nll": measured.pop("nll"),
+            "frequency_nll": score.usual / max(1, score.steps),
         }
-        if columns.output == "count":
-            result |= {"mse": own.mse(), "mae": own.mae()}
-        return result | {"steps": counted.steps} | facts
+        return result | measured | {"steps": score.steps} | facts
     scale = np.array(columns.scale)[columns.places(columns.targets)]
-    naive = {"persistence" if windows.horizon else "mean": counted.last}
+    naive = {"persistence" if windows.horizon else "mean": score.last}
     if windows.horizon and columns.period > 1:
-        naive["seasonal"] = counted.season
-    result = {"mse": own.mse(), "mae": own.mae()}
+        naive["seasonal"] = score.season
+    result = {"mse": measured["mse"], "mae": measured["mae"]}
     result |= {f"{name}_mse": tally.mse() for name, tally in naive.items()}
     result |= {f"{name}_mae": tally.mae() for name, tally in naive.items()}
     result |= {
-        "mse_original": float((own.squares * scale**2).sum() / max(1, own.count.sum())),
-        "mae_original": float((own.absolutes * scale).sum() / max(1, own.count.sum())),
-        "coverage_95": 100.0 * counted.inside / max(1, int(own.count.sum())),
+        "mse_original": measured["mse_original"],
+        "mae_original": measured["mae_original"],
+        "coverage_95": 100.0 * score.inside / max(1, int(own.count.sum())),
         **facts,
     }
     if windows.horizon > 1:
@@ -185,47 +245,8 @@ def r_squared(found: Any, wanted: Any) -> float:
 
 def windows_judged(model: Any, windows: Windows) -> Judged:
     """The measures of `score_windows` by sums of each window; neighbouring windows are drawn together."""
-    columns = windows.columns
-    scale = np.array(columns.scale)[columns.places(columns.targets)]
-    table = np.zeros((len(windows), 6))  # squares, absolutes, the same in units of the data, count, −log p
-    steps = np.zeros(len(windows))
-
-    def work(chosen: Sequence[int]) -> None:
-        for out, batch in outputs(model, windows, chosen):
-            truth = batch.y.astype(np.float64)
-            error = point(out, columns.output).reshape(truth.shape) - truth
-            lost = np.zeros_like(error)
-            if columns.output != "continuous":
-                y = torch.from_numpy(np.nan_to_num(truth))
-                lost = value_losses(
-                    torch.from_numpy(out.reshape(truth.shape)), y, columns.output, "mse"
-                ).numpy()
-            parts = (
-                error**2,
-                abs(error),
-                (error * scale) ** 2,
-                abs(error) * scale,
-                np.ones_like(error),
-                lost,
-            )
-            there = ~np.isnan(error)
-            for place, part in enumerate(parts):
-                table[batch.indices, place] = np.where(there, part, 0.0).sum(axis=(1, 2, 3))
-            steps[batch.indices] = there.any(axis=-1).sum(axis=(1, 2))
-
-    _, seconds = timed(work, range(len(windows)))
-    counts, asked = table[:, 4], digest(windows.horizon, columns.targets, columns.output)
-    standardised = digest(asked, columns.scale)
-
-    def measure(name: str, place: int, basis: str) -> Measure:
-        return Measure(name, np.stack([table[:, place], counts], axis=1), mean, False, basis)
-
-    measures = [measure("mse", 0, standardised), measure("mae", 1, standardised)]
-    if columns.output == "continuous":
-        measures += [measure("mse_original", 2, asked), measure("mae_original", 3, asked)]
-    else:
-        nll = Measure("nll", np.stack([table[:, 5], steps], axis=1), mean, False, asked)
-        measures = [nll, *(measures if columns.output == "count" else [])]
+    score, seconds = timed(lambda some: window_score(model, windows, some), range(len(windows)))
+    measures = window_measures(score, windows)
     losses = measures[0].value(measures[0].statistics)
     return Judged(
         [f"series {number + 1}, step {end + 1}" for number, end in windows.places.tolist()],
