@@ -116,7 +116,7 @@ class SeriesData:
     def place(self) -> str:
         """What to call the data in a sentence."""
         facts = self.facts.get("of", self.facts)  # of what was held out, the whole
-        kept = facts["kind"] == "spilled"  # where it lies in the run says nothing to the user
+        kept = facts.get("kind") == "spilled"  # where it lies in the run says nothing to the user
         paths = (() if kept else facts.get("paths")) or [facts.get("name", "the series")]
         return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
 

@@ -20,7 +20,7 @@ from anaphora.data.numeric import Written, is_number, like_number, mark_of, numb
 from anaphora.data.series import Series
 from anaphora.data.series_roles import COUNTS, PARTS, counting, naming, often_names_series, owning
 from anaphora.data.series_rows import Arranger, keys_of, parted
-from anaphora.data.series_times import NAMES, Times, disorder, looks_like_time, strange
+from anaphora.data.series_times import NAMES, disorder, looks_like_time, strange
 from anaphora.data.sources.formats import open_file
 from anaphora.data.sources.formats.comma import CsvTable
 from anaphora.data.sources.report import say
@@ -144,36 +144,29 @@ def read_table(table: Sheet, wanted: Wanted | None = None, levels: Sequence[str]
             raise DataError(
                 f"{table.name}: has no column of numbers; give at least one besides the time and {series}."
             )
-        grid = held.grid(names)
-        owners = held.texts[series] if series else []
-        found = []
-        for owner, chosen in (
-            parted(owners) if owners else {_called(table.name): list(range(len(grid)))}
-        ).items():
-            of = f"{owner[:40]}: " if owners else ""
-            own = Times(understood.form, [understood.stamps[i] for i in chosen]) if understood else None
-            rows = [held.rows[i] for i in chosen] if own else []
-            found.append(
-                arranger.series(
-                    owner, grid[chosen], [times[i] for i in chosen] if times else [], own, rows, of
-                )
-            )
-        arranger.tell(len(found) > 1)
+        owners = parted(held.texts[series]) if series else {_called(table.name): range(len(held.rows))}
+        found = arranger.all_series(
+            held.grid(names), times, understood, owners, held.rows, several=bool(series)
+        )
         form = understood.form if understood else ""
     if series and series not in (wanted.owner, wanted.learnt.get("id")) and series.lower() != SERIES:
         say(f"{table.name}: the rows of each {series} are read as a series")
     _warn_of(table.name, [name for name in texts if name not in names and name != series], names, time)
-    for one in found:
-        where = f"{one.name}: " if len(found) > 1 else ""
-        if (empty := _empty_end(one)) and len(one) > empty:
-            warnings.warn(
-                f"{table.name}: {where}the last {empty} rows are empty, and read as steps that are missing; leave them out to forecast them",
-                stacklevel=4,
-            )
+    _warn_of_empty_ends(table.name, found)
     learnt = {"time": time, "id": series, "form": form, "decimal": held.decimal}
     return Read(
         tuple(names), found, time or "", series or "", {key: value for key, value in learnt.items() if value}
     )
+
+
+def _warn_of_empty_ends(name: str, found: Sequence[Series]) -> None:
+    for one in found:
+        where = f"{one.name}: " if len(found) > 1 else ""
+        if (empty := _empty_end(one)) and len(one) > empty:
+            warnings.warn(
+                f"{name}: {where}the last {empty} rows are empty, and read as steps that are missing; leave them out to forecast them",
+                stacklevel=5,
+            )
 
 
 class Cells:

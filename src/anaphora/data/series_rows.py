@@ -99,6 +99,27 @@ class Arranger:
         self._filled.append((name, first, len(stamps) - len(texts)))
         return Series(name, wide, tuple(stamps))
 
+    def all_series(
+        self,
+        grid: np.ndarray[Any, Any],
+        texts: Sequence[str],
+        times: Times | None,
+        owners: Mapping[str, Sequence[int]],
+        numbers: Sequence[int],
+        *,
+        several: bool,
+    ) -> list[Series]:
+        """The series of each of ``owners``, whose rows of ``grid`` are given, with these times and numbers."""
+        found = []
+        for owner, chosen in owners.items():
+            own = Times(times.form, [times.stamps[i] for i in chosen]) if times else None
+            cells = [texts[i] for i in chosen] if texts else []
+            rows = [numbers[i] for i in chosen] if own else []
+            of = f"{owner[:40]}: " if several else ""
+            found.append(self.series(owner, grid[list(chosen)], cells, own, rows, of))
+        self.tell(len(found) > 1)
+        return found
+
     def tell(self, several: bool) -> None:
         """Warn of the series that were sorted and of the steps that were filled in, once for all."""
         if self._sorted:
