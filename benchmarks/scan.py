@@ -27,9 +27,9 @@ from torch.nn import functional as F
 from anaphora import nn
 from anaphora.engine.backends.base import BackendName
 from anaphora.engine.dispatch import force
+from anaphora.ops import selective
 from anaphora.ops.matrix_scan import matrix_scan
-from anaphora.ops.matrix_scan.chunks import by_chunks
-from anaphora.ops.selective import chunks as selective
+from anaphora.ops.matrix_scan.scan import by_chunks
 from anaphora.ops.selective import selective_scan
 
 MATRICES = {

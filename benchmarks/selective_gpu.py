@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anaphora.ops.selective import selective_scan
-from anaphora.ops.selective.chunks import by_chunks
+from anaphora.ops.selective import by_chunks, selective_scan
 from scan_gpu import tried
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
 from anaphora.native import following
-from anaphora.ops.invariant import arguments
+from anaphora.ops.invariant import operations
 
 SUMMING = (
     "mm",
@@ -94,7 +94,7 @@ def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = SimpleNamespace(
         product=product, row=row, norm=norm, column_sum=column_sum, attention=attention
     )
-    monkeypatch.setattr(arguments, "DEVICES", {"cpu"})
+    monkeypatch.setattr(operations, "DEVICES", {"cpu"})
     monkeypatch.setitem(sys.modules, "anaphora.ops.invariant.programs", programs)
     monkeypatch.setattr(mode, "_ready", lambda: True)
     monkeypatch.setattr(following, "_len_torch_dispatch_stack", _others)

@@ -9,18 +9,14 @@ import pytest
 from anaphora.models.embeddings import windows
 from anaphora.native import c as compiler
 from anaphora.native import isa
-from anaphora.ops import crf
-from anaphora.ops.grid import native as grid
-from anaphora.ops.packed import native as packed
-from anaphora.ops.sound import native as sound
-from anaphora.ops.transducer import native as transducer
+from anaphora.ops import crf, grid, packed, sound, transducer_sums
 
 COMPILERS = [path for path in map(shutil.which, ("gcc", "clang")) if path]
 BUILDS = [(word, tool) for tool in COMPILERS for word in isa.executable()]
 """Every instruction set that this CPU can execute, with every compiler that is installed."""
 QUICK = [(word, tool) for word, tool in BUILDS if tool == COMPILERS[0] or word == "avx2"]
 """Each instruction set once, and AVX2 with every compiler."""
-LIBRARIES = (packed, crf, windows, grid, sound, transducer)
+LIBRARIES = (packed, crf, windows, grid, sound, transducer_sums)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, word: str, tool: str) -> None:

@@ -15,7 +15,7 @@ from anaphora.data.audio.features import MFCC, LogMel
 from anaphora.data.audio.frames import normalise
 from anaphora.data.corpora.tones import CORPUS
 from anaphora.errors import DataError
-from anaphora.ops.sound import native
+from anaphora.ops import sound
 
 SPEECH = [x for x, _ in CORPUS.generate(CORPUS.default_variant, "train", 4)]
 SINE = np.sin(0.3 * np.arange(8000)).astype(np.float32)
@@ -26,8 +26,8 @@ NOISE = np.random.RandomState(0).standard_normal(8000).astype(np.float32)
 def way(request, monkeypatch):
     """The features by the kernel in C, and by torch operations as where there is no compiler."""
     if request.param == "torch":
-        monkeypatch.setattr(native.library, "functions", lambda *_: None)
-    elif native.library.functions() is None:
+        monkeypatch.setattr(sound.library, "functions", lambda *_: None)
+    elif sound.library.functions() is None:
         pytest.skip("no C compiler here")
 
 

@@ -21,7 +21,7 @@ from anaphora.nn.exporting import scanned_layers
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent_nodes import node_of
-from anaphora.ops.grid.waves import grid_states
+from anaphora.ops.grid import grid_states
 from anaphora.runtime import ctc
 from anaphora.runtime.searching import best_symbols
 from anaphora.runtime.sound import Ear, normalised

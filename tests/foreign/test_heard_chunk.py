@@ -10,7 +10,7 @@ import torch
 from anaphora.foreign.architectures import silero_vad
 from anaphora.foreign.architectures.silero_vad import SileroVAD
 from anaphora.nn import inside
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 
 CHUNK = SileroVAD.chunk
 
@@ -41,7 +41,7 @@ def test_chunk_by_chunk_gives_the_numbers_of_all_at_once(m: SileroVAD, rows: int
     found, after = by_chunks(m, samples)
     with torch.no_grad():
         call = m._heard(samples[:, :CHUNK], *m.initial_state(rows))
-    assert (call is not None) == (native.library.functions() is not None)
+    assert (call is not None) == (packed.library.functions() is not None)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
     for one, other in zip(after, state, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
@@ -60,7 +60,7 @@ def test_it_needs_no_compiler_and_leaves_gradients_and_inside_values_alone(
     with torch.no_grad(), inside.record() as notes:
         m(samples)
     assert notes
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(packed.library, "functions", lambda *_: None)
     without, _ = by_chunks(copy.deepcopy(m), samples)
     torch.testing.assert_close(without, found, rtol=0, atol=1e-5)
 

@@ -11,12 +11,12 @@ import torch
 from test_invariant import CALLS, KEYS, QUERY, VALUES, B, W, X
 from torch.nn import functional as F
 
-from anaphora.ops.invariant import arguments, batch_invariant
+from anaphora.ops.invariant import batch_invariant, operations
 
 
 @torch.no_grad()
 def main() -> None:
-    arguments.DEVICES = {"cpu"}
+    operations.DEVICES = {"cpu"}
     cpu = torch.device("cpu")
     errors = {}
     for name, call in CALLS.items():

@@ -14,9 +14,8 @@ import torch
 import triton_on_cpu
 from torch import Tensor
 
-from anaphora.ops.matrix_scan import check
-from anaphora.ops.matrix_scan import launch as fused
-from anaphora.ops.matrix_scan.chunks import by_chunks as plain
+from anaphora.ops.matrix_scan import launch
+from anaphora.ops.matrix_scan.scan import by_chunks as plain
 
 # B, T, N, D, E, decays by channel, a state before, type
 CASES = {
@@ -67,7 +66,7 @@ def results(function, given: list[Tensor | None], seed: int) -> list[Tensor]:
 def twice(given: list[Tensor | None]) -> float:
     """How far second derivatives are from those of plain torch."""
     seconds = []
-    for function in (lambda *x: fused.run(*x, plain), plain):
+    for function in (lambda *x: launch.run(*x, plain), plain):
         leaves = [None if x is None else x.detach().requires_grad_() for x in given]
         first = torch.autograd.grad(function(*leaves)[0].square().sum(), leaves[:2], create_graph=True)
         seconds.append(torch.autograd.grad(sum(x.square().sum() for x in first), leaves[:4]))
@@ -91,15 +90,15 @@ def not_compiled(keys: Any) -> Any:
 
 def distrusted(broken: Any) -> float:
     """With broken kernels the check warns, and plain torch computes: how far the results are from its."""
-    given, keys = drawn(CASES["one chunk"], 0), fused._keys
-    fused._keys = broken(keys)
+    given, keys = drawn(CASES["one chunk"], 0), launch._keys
+    launch._keys = broken(keys)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            ours = results(lambda *x: fused.run(*x, plain), given, 0)
+            ours = results(lambda *x: launch.run(*x, plain), given, 0)
     finally:
-        fused._keys = keys
-        check._agrees.clear()
+        launch._keys = keys
+        launch._agrees.clear()
     assert len(caught) == 1
     assert "plain torch computes instead" in str(caught[0].message)
     theirs = results(plain, given, 0)
@@ -108,8 +107,8 @@ def distrusted(broken: Any) -> float:
 
 def main() -> None:
     triton_on_cpu.filled()
-    fused.DEVICES.add("cpu")
-    check.SIZES = (1, 70, 1, 16, 16)
+    launch.DEVICES.add("cpu")
+    launch.SIZES = (1, 70, 1, 16, 16)
     errors = {
         broken.__name__: {"all": distrusted(broken)}
         for broken in (off_by_a_percent, not_a_number, not_compiled)
@@ -118,8 +117,8 @@ def main() -> None:
         if len(sys.argv) > 1 and sys.argv[1] not in name:
             continue
         given = drawn(case, seed, MILD.get(name))
-        assert fused.serves(*given)
-        ours = results(lambda *x: fused.run(*x, plain), given, seed)
+        assert launch.serves(*given)
+        ours = results(lambda *x: launch.run(*x, plain), given, seed)
         theirs = results(plain, [None if x is None else x.double() for x in given], seed)
         named = zip(("y", "last", "r", "k", "v", "log_w", "state"), ours, theirs, strict=False)
         if seed < 2:
@@ -128,7 +127,7 @@ def main() -> None:
             what: float((a.detach().double() - b.detach()).norm() / (b.detach().norm() + 1e-30))
             for what, a, b in named
         }
-    assert all(check._agrees.values())
+    assert all(launch._agrees.values())
     print(json.dumps(errors))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from anaphora.ops.gpu.attention import LONG, attend, quickest_attention
+from anaphora.ops.attention import LONG, attend, quickest_attention
 
 
 def _order() -> list[int]:

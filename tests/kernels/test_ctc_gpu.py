@@ -12,8 +12,9 @@ from losses_by_fibres import device_of, with_gradient
 from torch import Tensor
 
 from anaphora.errors import DataError
+from anaphora.ops import ctc_loss as _fused
+from anaphora.ops import ctc_loss as _loss
 from anaphora.search import ctc_loss
-from anaphora.search.ctc import _fused, _loss
 
 results = partial(with_gradient, ctc_loss)
 device = device_of(_fused)

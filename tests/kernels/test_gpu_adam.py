@@ -6,9 +6,9 @@ import pytest
 import torch
 from kernels_by_fibres import on_fibres
 
-from anaphora.ops.gpu import adam, chunks
-from anaphora.ops.gpu.adam import AdamGroup
-from anaphora.ops.gpu.chunks import Length
+from anaphora.ops import optimizer as adam
+from anaphora.ops import optimizer as chunks
+from anaphora.ops.optimizer import AdamGroup, Length
 
 SHAPES = ((10, 13), (7,), (), (64, 3), (0, 4))
 

@@ -12,7 +12,8 @@ from kernels_by_fibres import on_fibres
 from torch import Tensor
 
 from anaphora.native.cuda import Kernel
-from anaphora.ops.gpu import columns, logit_step, normed, output_loss
+from anaphora.ops import softmax_loss
+from anaphora.ops.gpu import columns, logit_step, normed
 
 ROUNDING = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
 KINDS = ("gelu", "gelu-tanh", "relu", "silu")
@@ -22,7 +23,7 @@ KINDS = ("gelu", "gelu-tanh", "relu", "silu")
 def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
     on_fibres(monkeypatch)
     monkeypatch.setattr(Kernel, "blocks", lambda self, like, tasks: min(2, tasks))
-    for module in (columns, normed, output_loss):
+    for module in (columns, normed, softmax_loss):
         monkeypatch.setattr(module, "SHARE", 32)
 
 
@@ -110,10 +111,10 @@ def check_loss(device: str, rows: int, symbols: int, dtype: torch.dtype) -> None
     exact = (logits + bias.double())[:, :symbols].requires_grad_()
     wanted = F.cross_entropy(exact, targets, ignore_index=0, reduction="none")
     wanted.sum().backward()
-    losses, log_sum = output_loss.losses_by_kernel(logits, bias, targets, symbols, 0)
+    losses, log_sum = softmax_loss.losses_by_kernel(logits, bias, targets, symbols, 0)
     torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-5, atol=1e-5)
     scale = torch.tensor(0.25, device=device)
-    found, sums = output_loss.gradients_by_kernel(logits, bias, targets, log_sum, scale, symbols, 0)
+    found, sums = softmax_loss.gradients_by_kernel(logits, bias, targets, log_sum, scale, symbols, 0)
     torch.testing.assert_close(
         found[:, :symbols].double(), 0.25 * exact.grad, rtol=ROUNDING[dtype], atol=1e-6
     )
@@ -152,7 +153,7 @@ def test_without_a_gpu_torch_computes_the_same() -> None:
 def test_what_is_no_number_and_what_is_no_symbol_is_seen() -> None:
     logits, targets = torch.zeros(3, 64, dtype=torch.bfloat16), torch.tensor([3, 4, 64])
     logits[1, 7] = torch.nan
-    for found in (output_loss.losses_by_kernel, logit_step.losses_and_gradients):
+    for found in (softmax_loss.losses_by_kernel, logit_step.losses_and_gradients):
         losses, _ = found(logits, torch.zeros(64, dtype=torch.bfloat16), targets, 64, 0)
         assert losses.isnan().tolist() == [False, True, True]
     x = torch.full((1, 8), torch.nan, dtype=torch.bfloat16)

@@ -14,10 +14,11 @@ from torch import Tensor
 from anaphora.engine import ragged
 from anaphora.engine.ragged import longest_first, transposed_rows
 from anaphora.native.cuda import KINDS, Kernel
-from anaphora.ops.gpu import likelihood, lookup, masked
-from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops import attention, softmax_loss
+from anaphora.ops.attention import by_torch, fits, softmax_among
+from anaphora.ops.gpu import lookup
 from anaphora.ops.gpu.lookup import look_up
-from anaphora.ops.gpu.masked import by_torch, fits, softmax_among
+from anaphora.ops.softmax_loss import summed_loss
 
 PAD = 0
 
@@ -25,7 +26,7 @@ PAD = 0
 @pytest.fixture
 def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
     on_fibres(monkeypatch)
-    for module in (likelihood, lookup, masked, ragged):
+    for module in (softmax_loss, lookup, attention, ragged):
         monkeypatch.setattr(module, "serves", lambda *_: True)
     monkeypatch.setattr(lookup, "FEW", 0)
     monkeypatch.setattr(Kernel, "loaded_on", lambda *_: True)

@@ -13,11 +13,9 @@ from anaphora.models.embeddings.sampling import alias_table
 from anaphora.models.embeddings.windows import Outputs, aligned, train
 from anaphora.models.embeddings.word2vec import huffman
 from anaphora.native import isa
+from anaphora.ops import packed, sound, transducer_sums
 from anaphora.ops.crf import chain_sums
-from anaphora.ops.grid.waves import grid_states
-from anaphora.ops.packed import native as packed
-from anaphora.ops.sound import native as sound
-from anaphora.ops.transducer import native as transducer
+from anaphora.ops.grid import grid_states
 from native_builds import BUILDS, COMPILERS, QUICK, use
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler here")
@@ -90,14 +88,14 @@ def frames() -> Iterator[Tensor]:
 def alignments() -> Iterator[Tensor]:
     logits, labels = 4 * draw(3, 9, 12, 37), torch.arange(1, 34).view(3, 11)
     frames, sizes = torch.tensor([9, 1, 6]), torch.tensor([11, 4, 0])
-    job = transducer.Job(logits, labels, frames, sizes, 0)
-    found, weights = transducer.forward(job), draw(3, seed=1)
-    slope = transducer.gradient(job, found, weights)
+    job = transducer_sums.Job(logits, labels, frames, sizes, 0)
+    found, weights = transducer_sums.forward(job), draw(3, seed=1)
+    slope = transducer_sums.gradient(job, found, weights)
     for row in range(3):
-        alone = transducer.Job(*(each[row : row + 1].contiguous() for each in job[:4]), 0)
-        again = transducer.forward(alone)
+        alone = transducer_sums.Job(*(each[row : row + 1].contiguous() for each in job[:4]), 0)
+        again = transducer_sums.forward(alone)
         assert torch.equal(again.log_p[0], found.log_p[row])
-        assert torch.equal(transducer.gradient(alone, again, weights[row : row + 1])[0], slope[row])
+        assert torch.equal(transducer_sums.gradient(alone, again, weights[row : row + 1])[0], slope[row])
     yield from (found.log_p, slope)
 
 

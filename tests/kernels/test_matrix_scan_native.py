@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.ops.matrix_scan import contract, matrix_scan, native, outer, signed_scan
+from anaphora.ops.matrix_scan import contract, matrix_scan, outer, scan, signed_scan
 
-needs_compiler = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+needs_compiler = pytest.mark.skipif(scan.library.functions() is None, reason="no C compiler here")
 Given = list[Tensor | None]
 
 
@@ -74,7 +74,7 @@ def test_it_equals_the_loop(
     time: int, heads: int, d: int, e: int, by_channel: bool, delta: bool, seed: int
 ) -> None:
     given = drawn(2, time, heads, d, e, by_channel=by_channel, delta=delta, seed=seed)
-    assert native.serves(*given[:4], given[6], *given[4:6])  # type: ignore[arg-type]
+    assert scan.native_serves(*given[:4], given[6], *given[4:6])  # type: ignore[arg-type]
     expected = results(loop, given)
     for ours, theirs in zip(results(signed_scan, given), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -132,7 +132,7 @@ def test_threads_change_no_bit() -> None:
 def test_without_a_compiler_torch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     given = drawn(2, 20, 2, 3, 5, by_channel=True, delta=True)
     expected = results(loop, given)
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(scan.library, "functions", lambda *_: None)
     for ours, theirs in zip(results(signed_scan, given), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
 
@@ -144,7 +144,7 @@ def test_what_it_does_not_take_is_left_to_torch() -> None:
     assert v is not None
     assert w is not None
     short = r[:, :, :1]  # one head for all: torch repeats it
-    assert not native.serves(short, k, v, w, state, a, b)
+    assert not scan.native_serves(short, k, v, w, state, a, b)
     log_w = w.abs().clamp(min=0.1).log()
     mapped = torch.func.vmap(lambda x: matrix_scan(x, k, v, log_w, a, b, state)[0])(torch.stack((r, -r)))
     torch.testing.assert_close(mapped[1], -matrix_scan(r, k, v, log_w, a, b, state)[0])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 from warm_command import run
 
-pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(packed.library.functions() is None, reason="no C compiler here")
 
 CALLS = '''
 import random, sys
@@ -19,9 +19,9 @@ import torch
 from anaphora.ops import crf
 from anaphora.models.embeddings.sampling import alias_table
 from anaphora.models.embeddings.windows import Outputs, aligned, train
-from anaphora.ops.grid import native as grid
-from anaphora.ops.packed import native as packed
-from anaphora.ops.sound import native as sound
+from anaphora.ops import grid
+from anaphora.ops import packed
+from anaphora.ops import sound
 from anaphora.models.embeddings.word2vec import huffman
 
 draw = random.Random(int(sys.argv[1]))
@@ -78,7 +78,7 @@ def picture():
     u = tensor(len(ways), 2, 5 * hidden, hidden)
     given = (tensor(batch, rows, columns, inputs), tensor(len(ways) * 5 * hidden, inputs), tensor(len(ways) * 5 * hidden), u)
     if grid.library.ready(*given):
-        grid.waves(*given, ways)
+        grid.native_waves(*given, ways)
 
 def listen():
     filters = torch.rand(draw.choice([2, 5, 9, 12]), 3, dtype=torch.float64)

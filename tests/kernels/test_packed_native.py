@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.ops.packed import native
+from anaphora.ops import packed as native
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
 SIZES = [(1, 1, 1), (2, 33, 5), (5, 64, 130), (7, 31, 64), (12, 100, 17), (13, 32, 96), (41, 257, 70)]

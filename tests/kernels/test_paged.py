@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from anaphora.ops import packed
 from anaphora.ops.invariant.alone import rows_alone
-from anaphora.ops.packed import native
 from anaphora.ops.paged import attend, attend_pages
 
 SIZE = 4
@@ -47,7 +47,7 @@ def written_out(
 @pytest.mark.parametrize(("heads", "kept", "d"), [(1, 1, 8), (4, 4, 6), (4, 2, 5), (6, 1, 16)])
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_row_attends_to_its_own_pages(heads, kept, d, compiled, monkeypatch):
-    if compiled and native.library.functions() is None:
+    if compiled and packed.library.functions() is None:
         pytest.skip("no C compiler here")
     if not compiled:
         monkeypatch.setattr(attend.native.library, "ready", lambda *_: False)
@@ -60,7 +60,7 @@ def test_a_row_attends_to_its_own_pages(heads, kept, d, compiled, monkeypatch):
         assert torch.equal(alone[0], found[row])
 
 
-@pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+@pytest.mark.skipif(packed.library.functions() is None, reason="no C compiler here")
 def test_slopes_and_reach_are_those_of_the_torch_version():
     query, pages, table = pasts(4, 4, 6)
     slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625])
@@ -70,7 +70,7 @@ def test_slopes_and_reach_are_those_of_the_torch_version():
         torch.testing.assert_close(found[row], wanted, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+@pytest.mark.skipif(packed.library.functions() is None, reason="no C compiler here")
 def test_a_table_that_points_nowhere_is_an_error():
     query, pages, table = pasts(2, 2, 4)
     wrong = table.clone()

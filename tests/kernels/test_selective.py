@@ -11,8 +11,8 @@ from scan_emulated import Emulated
 from torch import Tensor
 
 from anaphora.native.cuda import KINDS
-from anaphora.ops.selective import gpu, native, selective_scan
-from anaphora.ops.selective.chunks import by_chunks
+from anaphora.ops import selective
+from anaphora.ops.selective import by_chunks, selective_scan
 
 Given = list[Tensor]
 
@@ -45,7 +45,7 @@ def _results(scan: Any, given: Given) -> Given:
     return [y, last, *torch.autograd.grad(loss, given)]
 
 
-needs_compiler = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+needs_compiler = pytest.mark.skipif(selective.library.functions() is None, reason="no C compiler here")
 
 
 @needs_compiler
@@ -53,7 +53,7 @@ needs_compiler = pytest.mark.skipif(native.library.functions() is None, reason="
 @pytest.mark.parametrize("count", [1, 5, 16])
 def test_the_program_for_the_cpu_equals_torch(size: tuple[int, int, int], count: int) -> None:
     given = _given(*size, count=count)
-    assert native.can_run(*given)
+    assert selective.native_can_run(*given)
     expected = _results(by_chunks, given)
     for a, b in zip(_results(selective_scan, given), expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
@@ -93,7 +93,7 @@ def test_pieces_rows_and_threads_have_the_same_bits() -> None:
 def test_without_a_compiler_torch_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     given = _given(2, 20, 5)
     expected = _results(by_chunks, given)
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(selective.library, "functions", lambda *_: None)
     for a, b in zip(_results(selective_scan, given), expected, strict=True):
         assert torch.equal(a, b)
 
@@ -103,10 +103,10 @@ def test_the_kernels_equal_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> No
     """Two blocks of channels, the second not full, and a last group that is not."""
 
     def kernel(name: str, kind: int, device: torch.device) -> Emulated:
-        return Emulated(gpu.source(kind), name, 0, gpu.THREADS)
+        return Emulated(selective.source(kind), name, 0, selective.THREADS)
 
-    monkeypatch.setattr(gpu, "_kernel", kernel)
-    ours = _results(gpu.selective_scan, _given(2, 37, 70, torch.float32))
+    monkeypatch.setattr(selective, "_kernel", kernel)
+    ours = _results(selective.gpu_scan, _given(2, 37, 70, torch.float32))
     for a, b in zip(ours, _results(by_chunks, _given(2, 37, 70)), strict=True):
         assert float((a - b).detach().abs().max() / (1 + b.detach().abs().max())) < 2e-6
 
@@ -117,7 +117,7 @@ def test_the_kernels_equal_the_plain_form(monkeypatch: pytest.MonkeyPatch) -> No
 def test_outputs_and_gradients_on_a_gpu(dtype: torch.dtype, size: tuple[int, int, int]) -> None:
     given = _given(*size, dtype, "cuda")
     assert dtype in KINDS
-    assert gpu.can_run(*given)
+    assert selective.gpu_can_run(*given)
     ours = _results(selective_scan, given)
     again = _results(selective_scan, given)
     assert all(torch.equal(a, b) for a, b in zip(ours, again, strict=True))

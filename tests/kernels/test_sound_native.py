@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anaphora.data.audio.features import MFCC, LogMel
-from anaphora.ops.sound import native
+from anaphora.ops import sound
 
-pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+pytestmark = pytest.mark.skipif(sound.library.functions() is None, reason="no C compiler here")
 
 
 def bank_of(size, points, bins, random):
@@ -25,7 +25,7 @@ def bank_of(size, points, bins, random):
         stretch[:] = random.uniform(0.1, 1, len(stretch)) * (random.uniform(size=len(stretch)) < 0.7)
         stretch[0] = 1
     window = random.uniform(0.2, 1, size)
-    return window, filters, native.Bank.of(torch.from_numpy(window), torch.from_numpy(filters))
+    return window, filters, sound.Bank.of(torch.from_numpy(window), torch.from_numpy(filters))
 
 
 def by_the_book(x, before, end, hop, factor, window, filters):
@@ -45,7 +45,7 @@ def test_every_power_of_two(points):
     size = points if points < 8 else points - 3
     window, filters, bank = bank_of(size, points, 5, random)
     x = random.standard_normal((1, size + 20))
-    found = native.energies(torch.from_numpy(x), torch.ones(1, 1), None, 2, 0.5, bank)
+    found = sound.energies(torch.from_numpy(x), torch.ones(1, 1), None, 2, 0.5, bank)
     expected = by_the_book(x[0], 1.0, x.shape[1], 2, 0.5, window, filters)
     assert found.dtype == torch.float32
     np.testing.assert_allclose(found[0].numpy(), expected, rtol=1e-6, atol=1e-9)
@@ -66,7 +66,7 @@ def test_any_sizes_rows_and_ends(size, hop, samples, rows, seed):
     x, before = random.standard_normal((rows, samples)), random.standard_normal((rows, 1))
     ends = random.randint(0, samples + 1, rows)
     arguments = torch.from_numpy(x), torch.from_numpy(before), torch.from_numpy(ends)
-    found = native.energies(*arguments, hop, 0.97, bank)
+    found = sound.energies(*arguments, hop, 0.97, bank)
     for row in range(rows):
         expected = by_the_book(x[row], before[row, 0], ends[row], hop, 0.97, window, filters)
         np.testing.assert_allclose(found[row].numpy(), expected, rtol=1e-6, atol=1e-9)
@@ -81,7 +81,7 @@ def test_threads_and_neighbours_do_not_change_a_bit():
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            return native.energies(x, torch.zeros(len(x), 1), None, 80, 0.97, bank)
+            return sound.energies(x, torch.zeros(len(x), 1), None, 80, 0.97, bank)
         finally:
             torch.set_num_threads(before)
 
@@ -112,7 +112,7 @@ def test_features_without_a_compiler_are_the_same(given, monkeypatch):
     for features in (LogMel(**given), MFCC(**given, count=1)):
         ours, frames = features(waves, lengths)
         with monkeypatch.context() as without:
-            without.setattr(native.library, "functions", lambda *_: None)
+            without.setattr(sound.library, "functions", lambda *_: None)
             plain, counted = features(waves, lengths)
         assert frames.tolist() == counted.tolist()
         np.testing.assert_allclose(ours.numpy(), plain.numpy(), rtol=0, atol=1e-5)

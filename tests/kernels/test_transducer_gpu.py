@@ -11,9 +11,10 @@ from losses_by_fibres import device_of, with_gradient
 from torch import Tensor
 
 from anaphora.errors import DataError
-from anaphora.ops.transducer import loss_gpu
+from anaphora.ops import transducer_loss as _fused
+from anaphora.ops import transducer_loss as _loss
+from anaphora.ops import transducer_loss as loss_gpu
 from anaphora.search import transducer_loss
-from anaphora.search.transducer import _fused, _loss
 
 results = partial(with_gradient, transducer_loss)
 device = device_of(_fused)

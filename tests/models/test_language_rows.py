@@ -153,7 +153,7 @@ def test_models_of_ones_own_and_counts_go_row_by_row():
 
 
 def test_without_a_compiler_rows_are_still_alone(monkeypatch):
-    monkeypatch.setattr("anaphora.ops.packed.native.library.ready", lambda *_: False)
+    monkeypatch.setattr("anaphora.ops.packed.library.ready", lambda *_: False)
     for case in ("transformer {}", "nplm"):
         rows, given = LanguageRows(made(case)), texts(3)
         assert rows.model.body is not None

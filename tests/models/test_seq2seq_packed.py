@@ -19,7 +19,7 @@ from anaphora.models.seq2seq import Seq2Seq
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import SwiGLU
-from anaphora.ops.packed import native
+from anaphora.ops import packed as native
 from anaphora.search import beam
 
 pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")

@@ -10,7 +10,7 @@ from torch import nn
 
 from anaphora.nn import embedding as module
 from anaphora.nn.embedding import Embedding, OneHot, Output, aligned_logits
-from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops.softmax_loss import summed_loss
 
 
 def test_a_look_up_is_the_product_with_a_one_hot_vector() -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from anaphora.nn import inside
 from anaphora.nn.grid_lstm import GridLSTM
-from anaphora.ops.grid import native
-from anaphora.ops.grid.waves import by_torch
+from anaphora.ops import grid
+from anaphora.ops.grid import by_torch
 
 SHAPES = [(3, 4, 5, 3, 6), (9, 5, 2, 4, 19), (1, 1, 1, 2, 1), (2, 1, 6, 2, 3), (17, 3, 3, 2, 33)]
 
@@ -81,7 +81,7 @@ def test_torch_operations_give_the_same(shape, directions) -> None:
 def test_without_a_compiler_torch_does_the_work(monkeypatch) -> None:
     layer, x = case((2, 3, 4, 2, 5), 4, torch.float64)
     expected = layer(x)[0]
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(grid.library, "functions", lambda *_: None)
     torch.testing.assert_close(layer(x)[0], expected)
 
 

@@ -15,9 +15,9 @@ from anaphora.nn import inside
 from anaphora.nn.attention import MultiHead
 from anaphora.nn.positions import Alibi, Rotary
 from anaphora.nn.transformer import EncoderLayer, FeedForward, SwiGLU, TransformerEncoder, compiled, norm_of
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 
-pytestmark = pytest.mark.skipif(native.library.functions() is None, reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(packed.library.functions() is None, reason="needs a C compiler")
 WIDTH, HEADS = 32, 4
 TANH = partial(F.gelu, approximate="tanh")
 

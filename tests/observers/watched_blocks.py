@@ -71,12 +71,11 @@ def joined(*tensors: Tensor) -> Tensor:
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """Inside, no compiled C is found, so that PyTorch's operations do the work."""
-    from anaphora.ops.matrix_scan import native as matrices
-    from anaphora.ops.selective import native as selective
-    from anaphora.ops.sound import native as sound
+    from anaphora.ops import selective, sound
+    from anaphora.ops.matrix_scan import scan
 
     patch = pytest.MonkeyPatch()
-    for module in (matrices, selective, sound):
+    for module in (scan, selective, sound):
         patch.setattr(module.library, "functions", lambda *_: None)
     with patch.context():
         try:

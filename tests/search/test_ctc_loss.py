@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from anaphora.errors import DataError
+from anaphora.ops.ctc_loss import _Job, _rows_cpu, _rows_torch
 from anaphora.search import ctc_loss
-from anaphora.search.ctc._loss import _Job, _rows_cpu, _rows_torch
 
 
 def every_path(log_p: Tensor, target: tuple[int, ...], blank: int) -> float:
@@ -191,7 +191,7 @@ def test_threads_and_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
     expected = both()
     threads = torch.get_num_threads()
-    monkeypatch.setattr("anaphora.search.ctc._loss._ELEMENTS", 1)
+    monkeypatch.setattr("anaphora.ops.ctc_loss._ELEMENTS", 1)
     try:
         torch.set_num_threads(3)
         found = both()
@@ -279,7 +279,7 @@ def test_a_tensor_on_the_gpu_stays_there(monkeypatch: pytest.MonkeyPatch) -> Non
     def never(*_: object) -> None:
         raise AssertionError("the kernel of the CPU was asked")
 
-    monkeypatch.setattr("anaphora.search.ctc._loss._rows_cpu", never)
+    monkeypatch.setattr("anaphora.ops.ctc_loss._rows_cpu", never)
     logits = torch.randn(2, 9, 5, device="cuda", requires_grad=True)
     losses = ctc_loss(logits, [[1, 2], [3]], reduction="none")
     expected = theirs(

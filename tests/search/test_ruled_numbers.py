@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 from anaphora.search._rows import all_log_probs, best_symbols
 
 
@@ -13,7 +13,7 @@ from anaphora.search._rows import all_log_probs, best_symbols
 @pytest.mark.parametrize("compiled", [True, False])
 def test_log_probabilities_of_all_symbols_are_those_of_the_best(symbols, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(native.library, "ready", lambda scores: False)
+        monkeypatch.setattr(packed.library, "ready", lambda scores: False)
     logits = 5 * torch.randn(4, symbols, generator=torch.Generator().manual_seed(symbols))
     logits[1, 1] = -torch.inf
     whole = all_log_probs(logits)

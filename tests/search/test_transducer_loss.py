@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anaphora.errors import DataError
-from anaphora.ops.transducer import native
+from anaphora.ops import transducer_sums
+from anaphora.ops.transducer_loss import lattice, lattice_torch
 from anaphora.search import transducer_loss
-from anaphora.search.transducer._loss import lattice, lattice_torch
 
 
 def alignments(frames, size):
@@ -113,7 +113,7 @@ def test_float32_is_as_exact_as_its_input():
     assert coarse.grad.dtype == torch.float32
 
 
-needs_compiler = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+needs_compiler = pytest.mark.skipif(transducer_sums.library.functions() is None, reason="no C compiler here")
 
 
 @needs_compiler
@@ -129,8 +129,8 @@ def test_the_program_in_c_is_as_exact_as_its_input(shape, spread):
         logits[b, frames[b] :] = math.nan
         logits[b, :, sizes[b] + 1 :] = math.nan
     coarse, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
-    assert native.library.ready(coarse)
-    assert not native.library.ready(exact)
+    assert transducer_sums.library.ready(coarse)
+    assert not transducer_sums.library.ready(exact)
     weights, losses = torch.randn(rows).double(), []
     for z in (coarse, exact):
         losses.append(transducer_loss(z, targets, frames, sizes, blank=symbols - 1, reduction="none"))
@@ -149,7 +149,7 @@ def test_threads_change_nothing_in_c(monkeypatch):
         return [loss.detach(), *torch.autograd.grad(loss, logits)]
 
     expected = both()
-    monkeypatch.setattr(native, "_WORTH_THREADS", 1)
+    monkeypatch.setattr(transducer_sums, "_WORTH_THREADS", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     for a, b in zip(both(), expected, strict=True):
         assert torch.equal(a, b)
@@ -165,7 +165,7 @@ def test_not_a_number_stays_visible(dtype):
 def test_without_a_compiler_torch_does_the_work(monkeypatch):
     logits = torch.randn(2, 5, 3, 6, requires_grad=True)
     expected = torch.autograd.grad(transducer_loss(logits, [[1, 2], [3]]), logits)[0]
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(transducer_sums.library, "functions", lambda *_: None)
     found = torch.autograd.grad(transducer_loss(logits, [[1, 2], [3]]), logits)[0]
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 

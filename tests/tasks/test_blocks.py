@@ -22,7 +22,7 @@ from transcribe_tiny import recordings
 import anaphora as an
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.packed import packed
-from anaphora.ops.packed import native
+from anaphora.ops import packed as native
 from anaphora.settings.network import BLOCKS, CELLS, NetworkSettings
 from anaphora.tasks.parts import make_cell, make_recurrent
 

@@ -15,14 +15,14 @@ from anaphora.data.sources.opening import open_source
 from anaphora.data.symbols import BOS, EOS
 from anaphora.errors import AnaphoraError, SettingsError
 from anaphora.native.derived import forget
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 from anaphora.search import ngram_f
 from anaphora.tasks.translate.inference import search_outputs
 from native_builds import QUICK, use
 from sweeps import sweep
 
 TRANSFORMER = "transformer norm first"
-compiled = pytest.mark.skipif(native.library.functions() is None, reason="no C compiler here")
+compiled = pytest.mark.skipif(packed.library.functions() is None, reason="no C compiler here")
 
 
 def numbers(role: str) -> list[tuple[str, str]]:
@@ -93,7 +93,7 @@ def test_coverage_is_added_to_the_score(
     model = of_preset(preset)
     sources = model._encode(words(5, seed=3))
     if not quick:
-        monkeypatch.setattr(native.library, "functions", lambda *_: None)
+        monkeypatch.setattr(packed.library, "functions", lambda *_: None)
     lost = []
     for source, nbest in zip(
         sources,
@@ -236,7 +236,7 @@ def test_under_every_instruction_set_a_score_does_not_depend_on_the_batch(
 def test_without_a_compiler_eight_bits_are_refused(of_preset, monkeypatch: pytest.MonkeyPatch) -> None:
     model = of_preset(TRANSFORMER)
     expected = model.predict(["abcd", "fade"])
-    monkeypatch.setattr(native.library, "functions", lambda *_: None)
+    monkeypatch.setattr(packed.library, "functions", lambda *_: None)
     assert model.predict(["abcd", "fade"]) == expected
     with pytest.raises(AnaphoraError, match=r"^int8 = true needs a C compiler") as caught:
         model.predict(["abcd"], int8=True)

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from anaphora.engine.graph import CannotTrace
-from anaphora.ops.matrix_scan.products import contract, outer, outer_products_by
+from anaphora.ops.matrix_scan.scan import contract, outer, outer_products_by
 
 Pair: TypeAlias = "tuple[Tensor, Tensor]"
 Factor: TypeAlias = "Tensor | float | int"

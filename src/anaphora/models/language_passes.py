@@ -17,7 +17,8 @@ from anaphora.native.following import observed
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
-from anaphora.ops.gpu import entrance, logit_step, output_loss
+from anaphora.ops import softmax_loss
+from anaphora.ops.gpu import entrance, logit_step
 from anaphora.ops.gpu.beside import Beside
 from anaphora.ops.gpu.columns import added
 
@@ -172,7 +173,7 @@ class _Loss(torch.autograd.Function):
             losses, table = logit_step.losses_and_gradients(logits, start, targets, symbols, ignored)
             ctx.kept = [x, narrow, logits, table]
             return losses.sum()
-        by = output_loss.losses_by_kernel if x.is_cuda else output_loss.losses_by_torch
+        by = softmax_loss.losses_by_kernel if x.is_cuda else softmax_loss.losses_by_torch
         losses, log_sum = by(logits, start, targets, symbols, ignored)
         ctx.kept = [x, narrow, logits, start, targets, log_sum]
         return losses.sum()
@@ -189,10 +190,10 @@ class _Loss(torch.autograd.Function):
         symbols, step = ctx.numbers[0], ctx.step
         given = (logits, start, targets, log_sum, grad.float(), *ctx.numbers)
         if x.is_cuda:
-            made, table = output_loss.gradients_and_table(*given, in_place=True)
+            made, table = softmax_loss.gradients_and_table(*given, in_place=True)
             of_bias = step.beside.run(lambda: added(table))[:symbols]
         else:
-            made, sums = output_loss.gradients_by_torch(*given)
+            made, sums = softmax_loss.gradients_by_torch(*given)
             of_bias = sums[:symbols]
         of_weight = step.beside.run(lambda: wide_product(made[:, :symbols], x, torch.float32))
         step.of_output = of_weight, of_bias

@@ -20,7 +20,7 @@ from anaphora.native.derived import derived
 from anaphora.native.following import following
 from anaphora.nn.lora import Adapter
 from anaphora.nn.packed import pack_linear
-from anaphora.ops.packed import native
+from anaphora.ops import packed as native
 
 Model = TypeVar("Model", Seq2Seq, Language)
 

@@ -17,8 +17,8 @@ from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.transformer import EncoderLayer
 from anaphora.nn.transformer.compiled import norm_kind, norm_of_module, packed_stack
-from anaphora.ops.packed import native
-from anaphora.ops.packed.stack import Stack
+from anaphora.ops import packed
+from anaphora.ops.packed import Stack
 from anaphora.ops.paged import attend_pages
 
 PAGE = 16
@@ -116,7 +116,7 @@ def paged_stack(body: Any) -> Stack | None:
         return None
     if observed(body, evaluation=True) is not None or following(*body.parameters()) is not None:
         return None
-    if not native.library.ready(*body.parameters()):
+    if not packed.library.ready(*body.parameters()):
         return None
     plain = body.norm is None or type(body.norm) is nn.LayerNorm
     last = isinstance(body.stack.norm, nn.Identity) or norm_kind(body.stack.norm) is not None

@@ -30,7 +30,7 @@ from anaphora.nn.transformer import (
     TransformerDecoder,
     TransformerEncoder,
 )
-from anaphora.ops.matrix_scan.products import contract, outer
+from anaphora.ops.matrix_scan.scan import contract, outer
 
 __all__ = [
     "CRF",

@@ -8,9 +8,8 @@ from torch.nn import functional as F
 
 from anaphora.nn import inside
 from anaphora.nn.exporting import loop, scanning
-from anaphora.ops.grid import skewed
-from anaphora.ops.grid.skewed import Directions
-from anaphora.ops.grid.waves import grid_states
+from anaphora.ops import grid
+from anaphora.ops.grid import Directions, grid_states
 
 _CORNERS: dict[int, Directions] = {
     1: ((False, False),),
@@ -89,13 +88,13 @@ class GridLSTM(nn.Module):
 
     def _looped(self, x: Tensor) -> Tensor:
         """The states as an exported graph computes them: one loop over the anti-diagonals."""
-        pre, there = skewed.skewed(F.linear(x, self.weight, self.bias), self.directions)
-        weights = skewed.by_direction(self.recurrent)
+        pre, there = grid.skewed(F.linear(x, self.weight, self.bias), self.directions)
+        weights = grid.by_direction(self.recurrent)
         nothing = torch.zeros_like(pre[0, ..., : self.hidden])
         _, states = loop(
-            lambda before, here: skewed.advance(before, here, weights), (nothing, nothing), (pre, there)
+            lambda before, here: grid.advance(before, here, weights), (nothing, nothing), (pre, there)
         )
-        return skewed.as_picture(states, x.shape[2], self.directions)
+        return grid.as_picture(states, x.shape[2], self.directions)
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, {self.hidden}, directions={len(self.directions)}"

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from anaphora.native.following import following, observed
 from anaphora.nn.embedding import Embedding, Output, aligned_logits
-from anaphora.ops.gpu.likelihood import row_losses
+from anaphora.ops.softmax_loss import row_losses
 
 
 class MixtureOutput(nn.Module):

@@ -15,7 +15,7 @@ from anaphora.nn.attention import Attention, MultiHead
 from anaphora.nn.embedding import Output
 from anaphora.nn.positions import Rotary
 from anaphora.nn.recurrent import Recurrent
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -34,7 +34,7 @@ class PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, *, rows: slice = slice(None), int8: bool = False):
         super().__init__()
         self.width, self.rows, self.training = weight.shape[1], rows, False
-        self.packed = native.pack(weight[rows], None if bias is None else bias[rows], int8=int8)
+        self.packed = packed.pack(weight[rows], None if bias is None else bias[rows], int8=int8)
         # In a tuple, so that they are not registered, and whole: a view would be one more reference to a parameter's memory, see
         # `Snapshot`.
         self._unpacked = (weight, bias)
@@ -54,7 +54,7 @@ class PackedLinear(nn.Module):
         if following(x) is not None:
             y = F.linear(x, self.weight, self.bias)
             return y if out is None else out.copy_(y.reshape(out.shape))
-        y = native.linear(x.reshape(-1, self.width), self.packed, out)
+        y = packed.linear(x.reshape(-1, self.width), self.packed, out)
         return y.view(*x.shape[:-1], self.packed.outputs)
 
 
@@ -109,7 +109,7 @@ class PackedMultiHead(MultiHead):
         item = torch.arange(batch).repeat_interleave(
             time
         )  # (batch · time,): whose keys and values a row sees
-        found, _ = native.attend_memory(q.reshape(-1, width), self.heads, kv.contiguous(), item, mask)
+        found, _ = packed.attend_memory(q.reshape(-1, width), self.heads, kv.contiguous(), item, mask)
         return self.outward(found.view(batch, time, width)), None
 
     @staticmethod
@@ -132,7 +132,7 @@ def pack_linear(module: Module, *, int8: bool = False) -> Module:
         if (
             observed(linear) is not None
             or following(*weights) is not None
-            or not native.library.ready(*weights)
+            or not packed.library.ready(*weights)
         ):
             return module
         known = all(isinstance(one, nn.Parameter) for one in weights)

@@ -136,7 +136,7 @@ def chain_sums(
 def _sums_by_torch(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What chain.c does, in torch operations."""
+    """What csrc/crf.c does, in torch operations."""
     place = torch.arange(emissions.shape[1], device=emissions.device)
     safe = safe_rows(emissions, transitions, start, end, lengths)
     real = (place < lengths[:, None]) & safe[:, None]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anaphora.cancellation import check_stopped
 from anaphora.errors import AnaphoraError
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 from anaphora.search._hypothesis import NotANumberError, Step, check_greatest
 
 
@@ -104,8 +104,8 @@ def best_symbols(
     on the host, so that neither the device nor the other rows can change an order.
     """
     check_shape(scores, rows)
-    if logits and native.library.ready(scores):
-        return _listed(*native.best_symbols(scores, count, forbidden))
+    if logits and packed.library.ready(scores):
+        return _listed(*packed.best_symbols(scores, count, forbidden))
     total = scores.float().logsumexp(1, keepdim=True) if logits else None
     if forbidden is not None:
         scores = scores.index_fill(1, torch.tensor([forbidden], device=scores.device), -math.inf)
@@ -132,8 +132,8 @@ def best_symbols(
 def all_log_probs(scores: Tensor) -> Tensor:
     """log p ``(rows, V)`` of logits, bit for bit what `best_symbols` gives of the best: a rule changes which symbols are looked at, and no
     number."""
-    if native.library.ready(scores):
-        return native.log_probs(scores)
+    if packed.library.ready(scores):
+        return packed.log_probs(scores)
     return scores.float() - scores.float().logsumexp(1, keepdim=True)
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from anaphora.ops.gpu.adam import AdamGroup
+from anaphora.ops.optimizer import AdamGroup
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.muon import Muon, hidden_matrices

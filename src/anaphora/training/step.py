@@ -21,7 +21,7 @@ from anaphora.errors import out_of_memory
 from anaphora.native.cuda import check_kernels
 from anaphora.nn import Recurrent
 from anaphora.nn.casting import Weights
-from anaphora.ops.gpu.chunks import Length
+from anaphora.ops.optimizer import Length
 from anaphora.settings import TrainingSettings
 from anaphora.settings.own import Part
 from anaphora.training.distributed import Group, LossModule, local_gradients, wrap

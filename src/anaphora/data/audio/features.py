@@ -11,7 +11,7 @@ from anaphora.data.audio.preprocessing import LOUD
 from anaphora.errors import DataError
 from anaphora.native.c import plain
 from anaphora.native.following import following
-from anaphora.ops.sound import native
+from anaphora.ops import sound
 
 __all__ = ["MFCC", "LogMel"]
 
@@ -97,7 +97,7 @@ class LogMel(nn.Module):
         window_shape = torch.hann_window(self.size, periodic=True, dtype=torch.float64)
         self.register_buffer("window", window_shape, persistent=False)
         self.register_buffer("filters", filters.float(), persistent=False)
-        self._bank = native.Bank.of(window_shape, filters)
+        self._bank = sound.Bank.of(window_shape, filters)
 
     @property
     def width(self) -> int:
@@ -145,8 +145,8 @@ class LogMel(nn.Module):
     def _heard(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:
         """E (B, T, bins); arguments as for `of_samples`."""
         followed = following(waves, before, lengths) is not None or not plain(waves, before, lengths)
-        if not followed and native.library.functions() is not None:
-            return native.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
+        if not followed and sound.library.functions() is not None:
+            return sound.energies(waves, before, lengths, self.hop, self.preemphasis, self._bank)
         return self._energies(self._emphasised(waves, before, lengths))
 
     def _emphasised(self, waves: Tensor, before: Tensor, lengths: Tensor | None) -> Tensor:

@@ -31,8 +31,7 @@ from anaphora.engine.matrices import (
     record,
 )
 from anaphora.engine.rings import Ring, ring_groups
-from anaphora.ops.matrix_scan.products import contract, outer, outer_products_by
-from anaphora.ops.matrix_scan.scan import signed_scan
+from anaphora.ops.matrix_scan.scan import contract, outer, outer_products_by, signed_scan
 
 # ---------------------------------------------------------------------- the entry of the matrix backend
 name: BackendName = "matrix"

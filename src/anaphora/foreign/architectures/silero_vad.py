@@ -16,8 +16,8 @@ from anaphora.foreign.rules import Pointwise, cell_rules
 from anaphora.native.derived import derived
 from anaphora.native.following import following, observed
 from anaphora.nn import LSTM, Recurrent, inside
-from anaphora.ops.packed import native
-from anaphora.ops.packed.heard import Heard, HeardChunk
+from anaphora.ops import packed
+from anaphora.ops.packed import Heard, HeardChunk
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -88,7 +88,7 @@ class SileroVAD(nn.Module):
 
         def make() -> HeardChunk | None:
             if (
-                not native.library.ready(*self.parameters())
+                not packed.library.ready(*self.parameters())
                 or observed(*self.children())
                 or following(self.spectrum)
             ):

@@ -15,7 +15,7 @@ from anaphora.nn.attention import MultiHead
 from anaphora.nn.packed import PackedLinear, pack_linear
 from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer import DecoderLayer
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ class _Layer(nn.Module):
             if isinstance(own.positions, Rotary):
                 query, keys = (own.rotated_at(part, place) for part in (query, block[:, : own.width]))
                 block[:, : own.width] = keys
-            seen = native.attend_past(query, own.heads, addresses, sizes, state.slots, number)
+            seen = packed.attend_past(query, own.heads, addresses, sizes, state.slots, number)
             out: Tensor = self.outward(seen)
             return out
 
         def look_across(y: Tensor) -> Tensor:
             heads = self.layer.cross_attention.heads
             query = self.cross_query(y)
-            seen, looks = native.attend_memory(query, heads, state.memory[number], state.item, state.mask)
+            seen, looks = packed.attend_memory(query, heads, state.memory[number], state.item, state.mask)
             found.append(looks)
             out: Tensor = self.cross_outward(seen)
             return out

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from anaphora.nn import inside
 from anaphora.nn.attention.masks import by_query
-from anaphora.ops.gpu.masked import by_torch, fits, softmax_among
+from anaphora.ops.attention import by_torch, fits, softmax_among
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from anaphora.native.following import FORWARD_AD, TORCH_FUNC, following
 from anaphora.nn.attention.base import Attention, masked_softmax
-from anaphora.ops.gpu.attention import attend
+from anaphora.ops.attention import attend
 
 
 def scaled_dot(

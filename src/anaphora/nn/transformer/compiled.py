@@ -18,7 +18,7 @@ from anaphora.nn.positions import Rotary
 from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
 from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
 from anaphora.ops.decode.parts import Layer, Map, Norm
-from anaphora.ops.packed.stack import Shape, Stack
+from anaphora.ops.packed import Shape, Stack
 
 _FEWEST_ANGLES = 512
 
@@ -26,7 +26,7 @@ _FEWEST_ANGLES = 512
 def whole_stack(layers: nn.Module, x: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     """What a list of encoder layers makes of x ``(batch, time, width)``; None where it has to be computed layer by layer.
 
-    That is where gradients, weights of attention or states are needed, and for layers, masks and numbers that ``stack.c`` does
+    That is where gradients, weights of attention or states are needed, and for layers, masks and numbers that ``packed_stack.c`` does
     not know. Padding (mask ``(batch, time)``, False at the end of rows) is not computed: its states are 0.
     """
     if not _plain_call(layers, x, mask):

@@ -1,4 +1,4 @@
-"""A Transformer language model that writes on an NVIDIA GPU, batch 1: a step is one kernel (``step.cu``), steps follow each
+"""A Transformer language model that writes on an NVIDIA GPU, batch 1: a step is one kernel (``csrc/decode.cu``), steps follow each
 other as CUDA graphs, and the host only reads what was chosen."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anaphora.native.cuda import KINDS, Loaded, check_report, machine_code, watc
 from anaphora.native.graphs import can_capture, capture, graph_pool
 from anaphora.ops.decode.parts import ACTIVATIONS, Layer, Map, Norm, Parts
 
-SOURCE = Path(__file__).with_name("step.cu")
+SOURCE = Path(__file__).parent.parent / "csrc" / "decode.cu"
 WARPS = 16  # of a block
 MOST_MEMORY = 160 << 10  # bytes of shared memory that a block may need
 STRIDE = 16  # steps of a graph: the host reads what they chose while the next ones run

@@ -6,7 +6,6 @@ one fixed order (`products`, `rows`, `attention`; in Triton: `programs`), and re
 batch-invariant kernels of servers for language models (He et al. 2025, "Defeating nondeterminism in LLM inference").
 """
 
-from anaphora.ops.invariant.groups import in_groups
-from anaphora.ops.invariant.mode import active, batch_invariant, paused
+from anaphora.ops.invariant.mode import active, batch_invariant, in_groups, paused
 
 __all__ = ["active", "batch_invariant", "in_groups", "paused"]

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from anaphora.ops.invariant.arguments import contraction
-from anaphora.ops.invariant.mode import under_all_names
-from anaphora.ops.invariant.replacing import replaced_on_cpu
+from anaphora.ops.invariant.mode import replaced_on_cpu, under_all_names
+from anaphora.ops.invariant.operations import contraction
 
 
 @contextmanager

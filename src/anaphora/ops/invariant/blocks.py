@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from anaphora.native.following import following
 from anaphora.native.snapshot import Snapshot
 from anaphora.ops.invariant.alone import POINTWISE
-from anaphora.ops.invariant.mode import under_all_names
-from anaphora.ops.invariant.replacing import replaced_on_cpu
+from anaphora.ops.invariant.mode import replaced_on_cpu, under_all_names
 
 ROWS = 32
 """Rows of a block."""

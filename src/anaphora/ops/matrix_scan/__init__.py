@@ -20,9 +20,7 @@ as those of trained layers are, they do factor: r_i and k_j are scaled by the de
 whose exponents are in range, and A is a single product. Each block of channels decides by its own decays.
 """
 
-from anaphora.ops.matrix_scan.chunks import matrix_step
 from anaphora.ops.matrix_scan.launch import serves
-from anaphora.ops.matrix_scan.products import contract, outer
-from anaphora.ops.matrix_scan.scan import matrix_scan, signed_scan
+from anaphora.ops.matrix_scan.scan import contract, matrix_scan, matrix_step, outer, signed_scan
 
 __all__ = ["contract", "matrix_scan", "matrix_step", "outer", "serves", "signed_scan"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anaphora.native.following import following
-from anaphora.ops.packed import native
+from anaphora.ops import packed
 
 
 def attend_pages(
@@ -29,8 +29,8 @@ def attend_pages(
     A row's result depends on its own past alone, to the last bit.
     """
     followed = following(query, pages) is not None
-    if not followed and native.library.ready(query, pages):
-        return native.attend_pages(query, pages, table, heads=heads, slopes=slopes, reach=reach)
+    if not followed and packed.library.ready(query, pages):
+        return packed.attend_pages(query, pages, table, heads=heads, slopes=slopes, reach=reach)
     if not followed and query.is_cuda and find_spec("triton") is not None:
         programs = import_module("anaphora.ops.paged.programs")
         found: Tensor = programs.attend_pages(query, pages, table, heads, slopes, reach)

@@ -6,9 +6,9 @@ are what is left after merging repeats and then removing blanks. p(y | x) is the
 
 from __future__ import annotations
 
+from anaphora.ops.ctc_loss import ctc_loss
 from anaphora.search.ctc._align import Alignment, Span, ctc_align
 from anaphora.search.ctc._beam import ctc_beam, ctc_collapse, ctc_greedy
-from anaphora.search.ctc._loss import ctc_loss
 from anaphora.search.ctc._stream import CTCStream, common_beginning
 
 __all__ = [

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anaphora.search.ctc._inputs import Lengths, Targets, checked_log_probs, checked_targets, refuse
+from anaphora.ops.targets import Lengths, Targets, checked_log_probs, checked_targets, refuse
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def ctc_align(
     labels, sizes = checked_targets(
         "ctc_align", targets, target_lengths, scores.shape[0], scores.shape[2], blank
     )
-    from anaphora.ops.ctc.log_domain import best_path
+    from anaphora.ops.lattices import best_path
 
     rows = scores.cpu()
     found, lost = [], []

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from anaphora.cancellation import each_step
 from anaphora.errors import AnaphoraError
+from anaphora.ops.targets import Lengths, checked_log_probs
 from anaphora.search._hypothesis import Hypothesis, NBest, WordHypothesis
-from anaphora.search.ctc._inputs import Lengths, checked_log_probs
 from anaphora.search.lexicon._beam import Pruning
 from anaphora.search.lexicon._lexicon import Hot, HotWords, Lexicon
 from anaphora.search.lexicon._models import (
@@ -223,7 +223,7 @@ class _Ends:
 
     def _times(self, tokens: list[int], ends: list[tuple[int, int]], log_p: Floats) -> list[tuple[int, int]]:
         """The first frame of each word, and the one after its last, on the best path that spells the labels."""
-        from anaphora.ops.ctc.log_domain import best_path
+        from anaphora.ops.lattices import best_path
 
         states, _ = best_path(log_p, np.array(tokens, dtype=np.int64), self.search.blank)
         tree, separated = self.search.lexicon.tree, self.search.lexicon.separator is not None

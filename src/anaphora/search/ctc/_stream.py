@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anaphora.cancellation import each_step
+from anaphora.ops.targets import checked_log_probs
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search.ctc._beam import FRAMES, words_search
-from anaphora.search.ctc._inputs import checked_log_probs
 
 Floats = NDArray[np.float64]
 

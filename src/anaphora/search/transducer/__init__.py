@@ -1,7 +1,7 @@
 """Transducers: the loss over all alignments, and the search for the best output, frame by frame."""
 
-from anaphora.search.transducer._loss import transducer_loss as transducer_loss
-from anaphora.search.transducer._loss import transducer_posteriors as transducer_posteriors
+from anaphora.ops.transducer_loss import transducer_loss as transducer_loss
+from anaphora.ops.transducer_loss import transducer_posteriors as transducer_posteriors
 from anaphora.search.transducer._search import Transducer as Transducer
 from anaphora.search.transducer._search import TransducerGreedy as TransducerGreedy
 from anaphora.search.transducer._search import TransducerHypothesis as TransducerHypothesis

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from anaphora.cancellation import each_step
+from anaphora.ops.targets import Lengths, checked_lengths
 from anaphora.search._hypothesis import Hypothesis, NBest
 from anaphora.search._rows import join_rows, row_index, select_rows
-from anaphora.search.ctc._inputs import Lengths, checked_lengths
 from anaphora.search.ctc._stream import common_beginning
 
 MOST = 8

@@ -30,9 +30,8 @@ from anaphora.native.graphs import can_capture
 from anaphora.nn.embedding import MANY, Output, aligned_logits
 from anaphora.nn.mixture import MixtureOutput
 from anaphora.nn.transformer.lean import is_lean, lean_stack
-from anaphora.ops.gpu.attention import quickest_attention
-from anaphora.ops.gpu.likelihood import summed_loss
-from anaphora.ops.gpu.output_loss import output_loss
+from anaphora.ops.attention import quickest_attention
+from anaphora.ops.softmax_loss import output_loss, summed_loss
 from anaphora.settings.language import LanguageSettings
 from anaphora.settings.own import Part
 from anaphora.training.objective import LossSum

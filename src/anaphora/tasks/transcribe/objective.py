@@ -20,7 +20,7 @@ from anaphora.models.ctc import CTCModel, FrameScores, JointModel, log_probabili
 from anaphora.models.seq2seq import Seq2Seq
 from anaphora.models.transducer import TransducerModel
 from anaphora.nn import inside
-from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops.softmax_loss import summed_loss
 from anaphora.search import ctc_loss, transducer_loss
 from anaphora.settings.transcribe import TranscriberSettings
 from anaphora.tasks.spoken import Frames, SpokenBatch

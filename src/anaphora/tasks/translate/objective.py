@@ -13,7 +13,7 @@ from anaphora.data.symbols import PAD
 from anaphora.data.tokenizers import PairTokenizer
 from anaphora.kinds.measures.texts import check_bleu_metric, standard_error, translation_measures
 from anaphora.models.seq2seq import Seq2Seq
-from anaphora.ops.gpu.likelihood import summed_loss
+from anaphora.ops.softmax_loss import summed_loss
 from anaphora.settings import SearchSettings
 from anaphora.tasks.translate.inference import encode_sources, greedy_outputs, search_outputs
 from anaphora.tasks.translate.info import TranslatorSettings

@@ -1,4 +1,4 @@
-"""Energies of frames of sound in C, where there is a compiler."""
+"""What filters hear of sound: E_t(m) = Σ_k Λ_m(k) |Σ_n w_n x_{tH+n} e^{−2πi kn/N}|², n from 0 to W − 1, k from 0 to N/2."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from torch import Tensor
 from anaphora.engine.backends.c.source import prelude
 from anaphora.native.c import CLibrary, beside, check
 
+# ---------------------------------------------------------------------- energies of frames of sound in C, where there is a compiler
 _THREADED = 256  # frames for which it is worth starting a thread
 
 
 library = CLibrary(
     "sound",
-    lambda double: prelude(double) + beside(__package__, "energies.c"),
+    lambda double: prelude(double) + beside(__package__, "csrc/sound.c"),
     (torch.float64,),
     no_memory="features of sound ran out of memory; use shorter windows",
 )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from anaphora.native.cuda import KINDS, Kernel, serves
 from anaphora.native.following import following
 from anaphora.native.fused import Backward, fused
-from anaphora.ops.transducer import native
-from anaphora.ops.transducer.diagonals import log_likelihoods
-from anaphora.search.ctc._inputs import Lengths, Targets
-from anaphora.search.ctc._on_gpu import Given
-from anaphora.search.transducer._fused import can_fuse, fused_loss
-from anaphora.search.transducer._refused import check_places, refuse_lost
+from anaphora.ops import transducer_sums
+from anaphora.ops.targets import Given, Lengths, Targets, placed
+from anaphora.ops.transducer_sums import check_places, log_likelihoods, refuse_lost
 
 
 def transducer_loss(
@@ -69,7 +68,7 @@ def transducer_loss(
         return fused_loss(logits, given)
     labels, frames, sizes = given.checked()
     check_places(labels.shape[1], places)
-    function = _native_losses if native.library.ready(logits) and logits.numel() else _losses
+    function = _native_losses if transducer_sums.library.ready(logits) and logits.numel() else _losses
     losses: Tensor = function(logits, labels, frames, sizes, blank=blank, impossible=impossible)
     return given.reduced(losses, sizes)
 
@@ -114,9 +113,9 @@ def _backward(back: Backward, *, blank: int, impossible: str) -> tuple[Tensor | 
 def _native_forward(
     keep: bool, logits: Tensor, labels: Tensor, frames: Tensor, sizes: Tensor, *, blank: int, impossible: str
 ) -> tuple[Tensor, Sequence[Any]]:
-    """See `anaphora.ops.transducer.native`."""
-    job = native.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
-    found = native.forward(job)
+    """See `anaphora.ops.transducer_sums`."""
+    job = transducer_sums.Job(logits.detach().contiguous(), labels.contiguous(), frames, sizes, blank)
+    found = transducer_sums.forward(job)
     lost = found.log_p == -torch.inf
     if impossible == "raise" and bool(lost.any()):
         refuse_lost(int(lost.nonzero()[0]), frames)
@@ -126,8 +125,8 @@ def _native_forward(
 def _native_backward(back: Backward, *, blank: int, impossible: str) -> tuple[Tensor | None, ...]:
     kept, tensors, grads, _ = back
     logits, labels, frames, sizes = tensors
-    job = native.Job(logits.contiguous(), labels.contiguous(), frames, sizes, blank)
-    return native.gradient(job, native.Found(*kept), grads[0]), None, None, None
+    job = transducer_sums.Job(logits.contiguous(), labels.contiguous(), frames, sizes, blank)
+    return transducer_sums.gradient(job, transducer_sums.Found(*kept), grads[0]), None, None, None
 
 
 def _by_torch(
@@ -180,9 +179,9 @@ def _posteriors(
 
 
 def lattice(on_blank: Tensor, on_label: Tensor, frames: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """α and β ``(B, T, U + 1)`` in float64, see `anaphora.ops.transducer.lattice`, by what the device has."""
+    """α and β ``(B, T, U + 1)`` in float64, see `anaphora.ops.lattices`, by what the device has."""
     if on_blank.numel() and on_blank.device.type == "cpu":
-        from anaphora.ops.transducer.lattice import transducer_rows
+        from anaphora.ops.lattices import transducer_rows
 
         alpha, beta = torch.empty_like(on_blank), torch.empty_like(on_blank)
         arrays = (on_blank, on_label, frames, sizes, alpha, beta)
@@ -223,3 +222,153 @@ def _diagonal(n: int, time: int, places: int, device: torch.device) -> tuple[Ten
     """The nodes (t, u) with t + u = n."""
     us = torch.arange(max(0, n - time + 1), min(places - 1, n) + 1, device=device)
     return n - us, us
+
+
+# ----------------------------------------------------------------------
+# The same by kernels of an NVIDIA GPU.
+def can_fuse(logits: Tensor) -> bool:
+    """Whether the kernels serve these logits."""
+
+    fits = 0 < logits.shape[:3].numel() <= MOST_NODES and logits.dtype in TYPES
+    return fits and serves(logits)
+
+
+def fused_loss(logits: Tensor, given: Given) -> Tensor:
+    """The loss after its reduction."""
+    labels, frames, sizes, checked = placed(logits, given)
+    check_places(labels.shape[1], logits.shape[2])
+    waits = not checked or given.impossible == "raise"
+    found: Tensor = _fused_losses(logits, labels, frames, sizes, given=given, waits=waits)
+    return found
+
+
+def _fused_forward(
+    keep: bool,
+    logits: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    waits: bool,
+) -> tuple[Tensor, Sequence[Tensor]]:
+
+    logits = logits.contiguous()
+    losses, reported, memory = sums(
+        Job(logits, labels, frames, sizes, given.blank, given.reduction == "mean")
+    )
+    value = losses if given.reduction == "none" else losses.sum()
+    lost = given.lost(reported) if waits else []
+    if lost and given.impossible == "raise":
+        refuse_lost(lost[0], given.checked()[1])
+    return value, (logits, memory)
+
+
+def _fused_backward(back: Backward, *, given: Given, waits: bool) -> tuple[Tensor | None, ...]:
+    kept, tensors, grads, _ = back
+
+    (logits, memory), (_, labels, frames, sizes) = kept, tensors
+    job = Job(logits, labels, frames, sizes, given.blank, given.reduction == "mean")
+    return gradient(job, memory, grads[0]), None, None, None
+
+
+def _fused_by_torch(
+    logits: Tensor,
+    labels: Tensor,
+    frames: Tensor | None,
+    sizes: Tensor | None,
+    *,
+    given: Given,
+    waits: bool,
+) -> Tensor:
+    log_p, lost = log_likelihoods(logits, labels, frames, sizes, blank=given.blank)
+    return given.reduced(
+        torch.where(lost, 0.0, -log_p).to(torch.promote_types(logits.dtype, torch.float32)), sizes
+    )
+
+
+_fused_losses = fused(_fused_forward, _fused_backward, _fused_by_torch)
+
+# ----------------------------------------------------------------------
+# The transducer loss and its gradient on an NVIDIA GPU in three kernels, see `anaphora.ops.lattices` for the formulas.
+#
+# `transducer_nodes` takes the softmax of each node and keeps three numbers of it, `transducer_sums` sums over alignments, and
+# `transducer_gradient` goes over the logits once more. A small lattice takes the GPU less time than the host needs to start the
+# kernels, so the host does little: one allocation, no copy of what lies on the GPU already, and no check of it. The kernels check
+# lengths and symbols, never read outside of their arrays, and report.
+TYPES = {**KINDS, torch.float64: 3}
+"""Types of logits by what ``KIND`` is in a source."""
+MOST_NODES = 2**31 - 1
+
+_WARPS = 8
+_MOST_THREADS = 1024
+
+
+def _kernel(part: str, threads: int) -> Kernel:
+    here = Path(__file__).parent / "csrc"
+    files = (here / "rows.cu", here / "transducer_common.cu", here / f"transducer_{part}.cu")
+    return Kernel(
+        "".join(file.read_text(encoding="utf-8") for file in files), f"transducer_{part}", threads=threads
+    )
+
+
+_nodes, _gradient = _kernel("nodes", 32 * _WARPS), _kernel("gradient", 32 * _WARPS)
+_sums = _kernel("sums", _MOST_THREADS)
+
+
+class Job(NamedTuple):
+    """Logits ``(B, T, U + 1, V)`` on a GPU, with labels ``(B, U)``, frames and sizes ``(B,)``, which are int64 on the same GPU; all are
+    contiguous. Frames and sizes may be None, where all rows are full. ``mean``: each loss is divided by B · max(U_b, 1)."""
+
+    logits: Tensor
+    labels: Tensor
+    frames: Tensor | None
+    sizes: Tensor | None
+    blank: int
+    mean: bool
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What all kernels are given."""
+        return (*self.logits.shape, self.blank, int(self.mean))
+
+    @property
+    def tasks(self) -> int:
+        """A warp for each node."""
+        return -(-self.logits.shape[:3].numel() // _WARPS)
+
+    def places(self, memory: Tensor) -> tuple[int, int, int, int]:
+        """Addresses of the steps ``(B, T + U, U + 1, 2)``, α and β ``(B, T + U, U + 1)``, and of the logs of sums ``(B, T, U + 1)``."""
+        rows, time, width, _ = self.logits.shape
+        size, first = 8 * rows * (time + width - 1) * width, memory.data_ptr()
+        return first, first + 2 * size, first + 3 * size, first + 4 * size
+
+
+def sums(job: Job) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses ``(B,)``, zero where there is no alignment; status ``(B,)``, see `anaphora.ops.targets`; and what `gradient`
+    needs.
+
+    Losses and status are float64 of such logits and float32 of others. The loss of a row that is WRONG has no meaning.
+    """
+    logits, labels, frames, sizes, *_ = job
+    rows, time, width, _ = logits.shape
+    memory = logits.new_empty(rows * width * (4 * (time + width - 1) + time), dtype=torch.float64)
+    losses, status = logits.new_empty(
+        (2, rows), dtype=torch.promote_types(logits.dtype, torch.float32)
+    ).unbind()
+    steps, alpha, beta, total = job.places(memory)
+    kind, numbers = TYPES[logits.dtype], job.numbers
+    _nodes.run(logits, job.tasks, (logits, labels, frames, sizes, total, steps), numbers, kind)
+    threads = min(-(-width // 32) * 32, _MOST_THREADS)
+    pointers = (labels, frames, sizes, steps, alpha, beta, losses, status)
+    _sums.run(logits, 2 * rows, pointers, numbers, kind, threads)
+    return losses, status, memory
+
+
+def gradient(job: Job, memory: Tensor, upstream: Tensor) -> Tensor:
+    """``(B, T, U + 1, V)`` of Σ_b upstream_b · losses_b; ``upstream`` is ``(B,)`` or one number for all, of the type of losses."""
+    found = torch.empty_like(job.logits)
+    steps, alpha, beta, total = job.places(memory)
+    given = (*job[:4], total, steps, alpha, beta, upstream.contiguous(), found)
+    _gradient.run(job.logits, job.tasks, given, (*job.numbers, upstream.dim()), TYPES[job.logits.dtype])
+    return found

@@ -1,1 +1,0 @@
-"""CTC: the loss, the best path, prefix beams with and without a lexicon."""
