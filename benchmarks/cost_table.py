@@ -36,7 +36,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from anaphora.nn import Convolution, Elman, Recurrent, inside
 from anaphora.nn.attention import MultiHead, scaled_dot
-from anaphora.nn.attention.local import local_scaled_dot
+from anaphora.nn.attention.scaled_dot import local_scaled_dot
 from rows import row, show
 
 KERNEL, WINDOW = 4, 4

@@ -75,8 +75,7 @@ class Counted:
 def counted(width: int, heads: int, feedforward: int | None = None) -> Counted:
     """Count a block of this width. What is kept grows linearly with it, so it is counted on a narrow one with as many units to a head."""
     from anaphora.nn.attention.multihead import MultiHead
-    from anaphora.nn.transformer.feedforward import FeedForward
-    from anaphora.nn.transformer.layers import EncoderLayer
+    from anaphora.nn.transformer.layers import EncoderLayer, FeedForward
 
     def layer(width: int, heads: int) -> EncoderLayer:
         inner = FeedForward(width, feedforward or 4 * width)

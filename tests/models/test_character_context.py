@@ -7,7 +7,7 @@ import torch
 
 import anaphora as an
 from anaphora.data.symbols import BOS, PAD, UNK
-from anaphora.models.pretrained.characters import CharacterReader, as_line
+from anaphora.models.pretrained.contextual import CharacterReader, as_line
 from anaphora.nn import Recurrent
 from anaphora.nn.embedding import Embedding
 

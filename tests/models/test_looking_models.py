@@ -7,8 +7,7 @@ import torch
 
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder
 from anaphora.models.pooling import LastState
-from anaphora.nn.draw_read import DrawReader, GaussianRead
-from anaphora.nn.glimpse import Glimpses, Retina
+from anaphora.nn.glimpse import DrawReader, GaussianRead, Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 
 

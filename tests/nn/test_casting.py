@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from anaphora.nn.casting import Weights
-from anaphora.nn.linear.slstm import SLSTMLayer
+from anaphora.nn.linear.cells import SLSTMLayer
 
 
 def test_modules_without_autocast_keep_their_weights() -> None:

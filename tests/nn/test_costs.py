@@ -13,7 +13,7 @@ import torch
 
 from anaphora.nn import Convolution, Elman, Recurrent, inside
 from anaphora.nn.attention import MultiHead, scaled_dot
-from anaphora.nn.attention.local import local_scaled_dot
+from anaphora.nn.attention.scaled_dot import local_scaled_dot
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -9,9 +9,7 @@ import torch
 
 from anaphora.nn import inside
 from anaphora.nn.attention import score_function
-from anaphora.nn.draw_read import DrawReader, GaussianRead
-from anaphora.nn.glimpse import Glimpses, Retina
-from anaphora.nn.windows import filtered, gaussians, tents
+from anaphora.nn.glimpse import DrawReader, GaussianRead, Glimpses, Retina, filtered, gaussians, tents
 
 
 def ramp(rows: int, columns: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from anaphora.cli.answering import respond
 from anaphora.data.sources.labelled import open_labelled
 from anaphora.errors import DataError, SettingsError
 from anaphora.inference.torch_engine import score_inputs
-from anaphora.nn.windows import Looks
+from anaphora.nn.glimpse import Looks
 from anaphora.tasks.classify.objective import choice_loss, mistakes
 from anaphora.tasks.classify.probing import as_colours
 from anaphora.tasks.registry import TASKS

@@ -11,7 +11,7 @@ import torch
 
 from anaphora.errors import DataError, SettingsError
 from anaphora.models.draw import Draw
-from anaphora.nn.draw_read import GaussianWrite
+from anaphora.nn.glimpse import GaussianWrite
 from anaphora.tasks import study
 from anaphora.views.drawing import picture
 

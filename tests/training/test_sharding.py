@@ -12,10 +12,9 @@ from training_toy import ToyModel, finish, toy_trainer
 
 from anaphora.errors import SettingsError
 from anaphora.nn.attention.multihead import MultiHead
-from anaphora.nn.linear.gla import GLA
+from anaphora.nn.linear.matrix_states import GLA
 from anaphora.nn.linear.stack import LinearStack
-from anaphora.nn.transformer.feedforward import FeedForward
-from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer
+from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer, FeedForward
 from anaphora.training import checkpoint
 from anaphora.training.checkpoint import Unusable
 from anaphora.training.distributed import Group

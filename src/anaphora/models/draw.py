@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.nn import LSTM
-from anaphora.nn.draw_read import GaussianRead, GaussianWrite
+from anaphora.nn.glimpse import GaussianRead, GaussianWrite
 
 
 @dataclass(frozen=True)

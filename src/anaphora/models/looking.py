@@ -8,11 +8,9 @@ from torch.nn import functional as F
 
 from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.memory import Memory
-from anaphora.nn.draw_read import DrawReader
-from anaphora.nn.glimpse import Glimpses
+from anaphora.nn.glimpse import DrawReader, Glimpses, Looks
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.transformer import TransformerEncoder
-from anaphora.nn.windows import Looks
 
 
 class LookingEncoder(nn.Module):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from anaphora.models.memory import Memory
 from anaphora.nn import inside
-from anaphora.nn.attention.base import masked_softmax
+from anaphora.nn.attention.scores import masked_softmax
 
 
 class LastState(nn.Module):

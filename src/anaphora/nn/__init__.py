@@ -5,17 +5,12 @@ from anaphora.native.cuda import check_kernels
 from anaphora.nn import attention, inside, linear, positions
 from anaphora.nn.affine import Affine
 from anaphora.nn.cell import Cell
-from anaphora.nn.cells.elman import IRNN, Elman
-from anaphora.nn.cells.gru import GRU, MGU, SimpleGRU
-from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.cells.gated import GRU, IRNN, LSTM, MGU, SLSTM, Elman, Shortcut, SimpleGRU
 from anaphora.nn.cells.scanned import GILR, HGRN, LRU, QRNN, RGLRU, S4D, S5, SRU, IndRNN, MinGRU, MinLSTM
-from anaphora.nn.cells.shortcut import Shortcut
-from anaphora.nn.cells.slstm import SLSTM
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP
 from anaphora.nn.crf import CRF
-from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding, OneHot, Output
-from anaphora.nn.glimpse import Glimpses, Retina
+from anaphora.nn.glimpse import DrawReader, GaussianRead, Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.highway import Highway
 from anaphora.nn.mixture import MixtureOutput

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from anaphora.engine.backends.base import Params
 from anaphora.native.derived import named_tensors
 from anaphora.nn.cell import Cell
-from anaphora.nn.cells.elman import Elman
-from anaphora.nn.cells.gru import GRU
-from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.cells.gated import GRU, LSTM, Elman
 
 if TYPE_CHECKING:
     from anaphora.nn.recurrent import Recurrent

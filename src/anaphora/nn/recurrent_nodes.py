@@ -17,9 +17,7 @@ from torch import Tensor, nn
 
 from anaphora.engine.backends.base import LayerRun, Result
 from anaphora.nn.cell import Cell
-from anaphora.nn.cells.elman import Elman
-from anaphora.nn.cells.gru import GRU
-from anaphora.nn.cells.lstm import LSTM
+from anaphora.nn.cells.gated import GRU, LSTM, Elman
 from anaphora.nn.recurrent_step import LayerStep
 
 _VERSION = 14  # of ONNX's operators, with which these nodes were last defined

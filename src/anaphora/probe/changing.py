@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from anaphora.engine.backends.reference import reverse_rows
 from anaphora.errors import AnaphoraError
 from anaphora.nn import inside
-from anaphora.nn.attention.base import Attention
 from anaphora.nn.attention.multihead import MultiHead
+from anaphora.nn.attention.scores import Attention
 from anaphora.nn.linear import LinearStack
 from anaphora.probe.interventions import Attend, Clamp, Intervention, Noise, Patch, Silence, Where
 from anaphora.probe.noted import STATES, Order, numbered

@@ -21,8 +21,7 @@ from anaphora.data.tokenizers import Tokenizer
 from anaphora.errors import RunError, SettingsError
 from anaphora.foreign.folder import is_foreign
 from anaphora.models.embeddings.pretrained import pretrained
-from anaphora.models.pretrained.characters import CharacterReader
-from anaphora.models.pretrained.contextual import ContextReader
+from anaphora.models.pretrained.contextual import CharacterReader, ContextReader
 from anaphora.nn.embedding import Embedding
 from anaphora.settings import (
     NetworkSettings,

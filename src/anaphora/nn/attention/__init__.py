@@ -9,12 +9,10 @@ All are called alike, ``attention(query, keys, mask, values) -> (context, weight
 """
 
 from anaphora.nn.attention import masks
-from anaphora.nn.attention.attended import Attended
-from anaphora.nn.attention.base import Attention, masked_softmax
 from anaphora.nn.attention.hard import Draw, Hard, one_hot_draw, score_function, score_function_in_time
 from anaphora.nn.attention.multihead import KeyValues, MultiHead, NormedMultiHead
 from anaphora.nn.attention.scaled_dot import ScaledDot, scaled_dot
-from anaphora.nn.attention.scores import Additive, Bilinear, Dot
+from anaphora.nn.attention.scores import Additive, Attended, Attention, Bilinear, Dot, masked_softmax
 
 __all__ = [
     "Additive",

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora.nn import inside
-from anaphora.nn.attention.base import Attention, masked_softmax
 from anaphora.nn.attention.masks import by_query
+from anaphora.nn.attention.scores import Attention, masked_softmax
 
 
 @dataclass(frozen=True)

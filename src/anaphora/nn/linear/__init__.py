@@ -1,18 +1,11 @@
 """Recurrences that are linear in their state: layers with matrix and expanded states, computed in chunks of steps."""
 
-from anaphora.nn.linear.cells import CellLayer
-from anaphora.nn.linear.deltanet import DeltaNet, GatedDeltaNet
-from anaphora.nn.linear.gla import GLA
-from anaphora.nn.linear.griffin import Griffin
+from anaphora.nn.linear.cells import MLSTM, CellLayer, Griffin, SLSTMLayer
 from anaphora.nn.linear.layer import LinearLayer, ShortConvolution
 from anaphora.nn.linear.local import LocalAttention
-from anaphora.nn.linear.mamba import Mamba
-from anaphora.nn.linear.mamba2 import Mamba2
-from anaphora.nn.linear.mlstm import MLSTM
-from anaphora.nn.linear.retnet import RetNet
+from anaphora.nn.linear.mamba import Mamba, Mamba2
+from anaphora.nn.linear.matrix_states import GLA, RWKV7, DeltaNet, GatedDeltaNet, RetNet
 from anaphora.nn.linear.rwkv4 import RWKV4, WKV, ChannelMixing, RWKV4Block
-from anaphora.nn.linear.rwkv7 import RWKV7
-from anaphora.nn.linear.slstm import SLSTMLayer
 from anaphora.nn.linear.stack import LinearBlock, LinearStack
 from anaphora.ops.matrix_scan import matrix_scan, matrix_step
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.nn import inside
-from anaphora.nn.attention.local import local_scaled_dot
-from anaphora.nn.attention.scaled_dot import scaled_dot
+from anaphora.nn.attention.scaled_dot import local_scaled_dot, scaled_dot
 from anaphora.nn.linear.layer import LinearLayer, States, last_steps
 from anaphora.nn.positions import rotary_rates, rotated
 

@@ -13,7 +13,7 @@ from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.linear.layer import EPSILON, LinearLayer, States
 from anaphora.nn.recurrent_step import dropout_mask
-from anaphora.nn.transformer.feedforward import SwiGLU
+from anaphora.nn.transformer.layers import SwiGLU
 from anaphora.nn.transformer.stack import fresh_copies
 
 

@@ -1,9 +1,7 @@
 """Transformer blocks: layers of attention and feed-forward sublayers, and stacks of them."""
 
-from anaphora.nn.transformer.decoder import DecoderCache, TransformerDecoder
-from anaphora.nn.transformer.encoder import Past, TransformerEncoder
-from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
-from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer, Norm, norm_of
+from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer, FeedForward, Norm, SwiGLU, norm_of
+from anaphora.nn.transformer.stack import DecoderCache, Past, TransformerDecoder, TransformerEncoder
 
 __all__ = [
     "DecoderCache",

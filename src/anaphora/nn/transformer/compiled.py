@@ -15,8 +15,7 @@ from anaphora.native.following import following, observed
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.positions import Rotary
-from anaphora.nn.transformer.feedforward import FeedForward, SwiGLU
-from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
+from anaphora.nn.transformer.layers import EncoderLayer, FeedForward, Sublayer, SwiGLU
 from anaphora.ops.decode.parts import Layer, Map, Norm
 from anaphora.ops.packed import Shape, Stack
 

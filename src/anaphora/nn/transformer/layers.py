@@ -1,12 +1,4 @@
-"""One layer of a Transformer's encoder and of its decoder (Vaswani et al. 2017, section 3.1).
-
-Each sublayer f is wrapped in a residual connection and a LayerNorm:
-
-    as published (post-norm)   x <- LayerNorm(x + dropout(f(x)))
-    norm first (pre-norm)      x <- x + dropout(f(LayerNorm(x)))
-
-Side by side (``parallel``, GPT-NeoX) both sublayers of a norm-first layer read the same x: x <- x + f(N(x)) + g(N'(x)).
-"""
+"""The layers of a Transformer: the position-wise network, and one layer of its encoder and of its decoder."""
 
 from __future__ import annotations
 
@@ -15,9 +7,98 @@ from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from anaphora.nn.attention.multihead import KeyValues, MultiHead
 
+
+# ---------------------------------------------------------------------- the position-wise network of a Transformer layer
+class FeedForward(nn.Module):
+    """y = W₂ f(W₁ x + b₁) + b₂ with f = ReLU as published, or `F.gelu`: ``(…, width)`` -> ``(…, width)``.
+
+    Args:
+        width: of x and y.
+        inner: of the layer inside.
+        activation: f.
+        dropout: on the layer inside.
+        bias: whether there are b₁ and b₂.
+
+    >>> an.nn.FeedForward(8, 32)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.relu,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.first = nn.Linear(width, inner, bias)
+        self.second = nn.Linear(inner, width, bias)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for part in (self.first, self.second):
+            nn.init.xavier_uniform_(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.second(self.dropout(self.activation(self.first(x))))
+        return out
+
+
+class SwiGLU(nn.Module):
+    """y = W₂ (swish(W₁ x) ∘ V x), swish(a) = a σ(a) (Shazeer 2020): ``(…, width)`` -> ``(…, width)``.
+
+    It has three matrices, so with ``inner`` two thirds of a `FeedForward`'s it has as many parameters. ``activation`` in
+    place of swish: with `F.gelu` this is GeGLU. ``dropout`` is on the product inside.
+
+    >>> an.nn.SwiGLU(8, 32)(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.activation = activation
+        self.gated = nn.Linear(width, 2 * inner, bias=False)  # W₁ and V in one product
+        self.second = nn.Linear(inner, width, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for half in self.gated.weight.chunk(2):
+            nn.init.xavier_uniform_(half)
+        nn.init.xavier_uniform_(self.second.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, content = self.gated(x).chunk(2, -1)
+        out: Tensor = self.second(self.dropout(self.activation(gate) * content))
+        return out
+
+
+# ----------------------------------------------------------------------
+# One layer of a Transformer's encoder and of its decoder (Vaswani et al. 2017, section 3.1).
+#
+# Each sublayer f is wrapped in a residual connection and a LayerNorm:
+#
+#     as published (post-norm)   x <- LayerNorm(x + dropout(f(x)))
+#     norm first (pre-norm)      x <- x + dropout(f(LayerNorm(x)))
+#
+# Side by side (``parallel``, GPT-NeoX) both sublayers of a norm-first layer read the same x: x <- x + f(N(x)) + g(N'(x)).
 Norm = Callable[[int], nn.Module]
 """Makes what normalises vectors of a width."""
 

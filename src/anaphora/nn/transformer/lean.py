@@ -18,9 +18,8 @@ from anaphora.native.following import observed
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.attention.scaled_dot import scaled_dot
 from anaphora.nn.transformer.compiled import activation_of, eps_of, norm_kind
-from anaphora.nn.transformer.encoder import TransformerEncoder
-from anaphora.nn.transformer.feedforward import FeedForward
-from anaphora.nn.transformer.layers import EncoderLayer, Sublayer
+from anaphora.nn.transformer.layers import EncoderLayer, FeedForward, Sublayer
+from anaphora.nn.transformer.stack import TransformerEncoder
 from anaphora.ops.gpu.columns import activation_gradients, activation_values, merged_gradients, narrowed
 from anaphora.ops.gpu.normed import fits, norm_gradients
 

@@ -18,10 +18,9 @@ from torch.nn import functional as F
 
 from anaphora.nn.attention.multihead import MultiHead
 from anaphora.nn.transformer.compiled import activation_of, eps_of
-from anaphora.nn.transformer.encoder import TransformerEncoder
-from anaphora.nn.transformer.feedforward import FeedForward
-from anaphora.nn.transformer.layers import EncoderLayer
+from anaphora.nn.transformer.layers import EncoderLayer, FeedForward
 from anaphora.nn.transformer.lean import fed_by_kernels, is_lean, plain_heads
+from anaphora.nn.transformer.stack import TransformerEncoder
 from anaphora.ops.gpu import columns, normed
 from anaphora.ops.gpu.added_norm import Normed, added_norm
 from anaphora.ops.gpu.beside import Beside

@@ -27,9 +27,8 @@ from anaphora.models.classifier import BagEncoder, SequenceClassifier
 from anaphora.models.looking import GridEncoder, LookingClassifier, LookingEncoder, PatchEncoder
 from anaphora.models.pooling import LastState, RootMean
 from anaphora.models.pretrained.contextual import ContextualWords
-from anaphora.nn.draw_read import DrawReader, GaussianRead
 from anaphora.nn.embedding import Embedding
-from anaphora.nn.glimpse import Glimpses, Retina
+from anaphora.nn.glimpse import DrawReader, GaussianRead, Glimpses, Retina
 from anaphora.nn.grid_lstm import GridLSTM
 from anaphora.nn.positions import NoPositions
 from anaphora.nn.transformer import TransformerEncoder

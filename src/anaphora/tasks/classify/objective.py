@@ -27,7 +27,7 @@ from anaphora.models.classifier import SequenceClassifier
 from anaphora.models.looking import LookingClassifier
 from anaphora.models.own import OwnScores
 from anaphora.nn.attention import score_function
-from anaphora.nn.windows import Looks
+from anaphora.nn.glimpse import Looks
 from anaphora.settings.classify import ClassifierSettings
 from anaphora.tasks.regularising import is_regular, regular_loss
 from anaphora.tasks.thresholding import best_threshold, is_chosen, usable

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.errors import AnaphoraError
-from anaphora.nn.attention.attended import Attended
+from anaphora.nn.attention.scores import Attended
 from anaphora.tasks.exporting import inputs
 
 NEW = "new_"

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anaphora.models.classical.hmm import beam
 from anaphora.models.classical.hmm import passes as hmm
-from anaphora.models.classical.hmm import trigram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,7 +90,7 @@ class HMMTagger:
         path = np.zeros(len(words), dtype=np.int64)
         log_moves = self._log_moves
         if self.order == 3:
-            trigram.viterbi(log_b, log_moves, path)
+            beam.viterbi(log_b, log_moves, path)
             return path
         log_b[-1] += log_moves[:-1, -1]
         bounds = np.array([0, len(words)])
@@ -106,7 +106,7 @@ class HMMTagger:
         log_moves = self._log_moves
         if self.order == 3:
             log_b -= log_b.max(1, keepdims=True)
-            trigram.marginals(np.exp(log_b), np.exp(log_moves), gamma)
+            beam.marginals(np.exp(log_b), np.exp(log_moves), gamma)
             return gamma
         log_b[-1] += log_moves[:-1, -1]
         inner = np.ascontiguousarray(log_moves[:-1, :-1])
