@@ -14,10 +14,9 @@ from torch import Tensor
 from anaphora.engine import ragged
 from anaphora.engine.ragged import longest_first, transposed_rows
 from anaphora.native.cuda import KINDS, Kernel
-from anaphora.ops import attention, softmax_loss
+from anaphora.ops import attention, embedding, softmax_loss
 from anaphora.ops.attention import by_torch, fits, softmax_among
-from anaphora.ops.gpu import lookup
-from anaphora.ops.gpu.lookup import look_up
+from anaphora.ops.embedding import look_up
 from anaphora.ops.softmax_loss import summed_loss
 
 PAD = 0
@@ -26,9 +25,9 @@ PAD = 0
 @pytest.fixture
 def by_fibres(monkeypatch: pytest.MonkeyPatch) -> None:
     on_fibres(monkeypatch)
-    for module in (softmax_loss, lookup, attention, ragged):
+    for module in (softmax_loss, embedding, attention, ragged):
         monkeypatch.setattr(module, "serves", lambda *_: True)
-    monkeypatch.setattr(lookup, "FEW", 0)
+    monkeypatch.setattr(embedding, "FEW", 0)
     monkeypatch.setattr(Kernel, "loaded_on", lambda *_: True)
 
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from kernels_by_fibres import on_fibres
 from torch import Tensor
 
-from anaphora.ops.gpu import added_norm, entrance, narrowing, normed
+from anaphora.ops import embedding
+from anaphora.ops.gpu import added_norm, narrowing, normed
 from anaphora.ops.gpu.columns import added
 from anaphora.ops.gpu.tables import added_tables
 
@@ -92,18 +93,18 @@ def check_entrance(device: str, shape: tuple[int, int], symbols: int, width: int
         torch.randn(shape[1] + 2, width, device=device),
     )
     for added_places in (places, None):
-        found = entrance.entered(ids, table, added_places, 1.5, torch.bfloat16)
+        found = embedding.entered(ids, table, added_places, 1.5, torch.bfloat16)
         wanted = 1.5 * table.double()[ids]
         if added_places is not None:
             wanted = wanted + added_places[: shape[1]].double()
         torch.testing.assert_close(found.double(), wanted.flatten(0, 1), rtol=2**-8, atol=1e-6)
     grad, there = narrow(ids.numel(), width, device=device), torch.randn(symbols, width, device=device)
     made = there.clone()
-    entrance.add_to_table(made, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
+    embedding.add_to_table(made, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
     wanted = there.double().index_add_(0, ids.flatten(), 1.5 * grad.double())
     torch.testing.assert_close(made.double(), wanted, rtol=1e-5, atol=1e-5)
     again = there.clone()
-    entrance.add_to_table(again, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
+    embedding.add_to_table(again, grad, *torch.sort(ids.flatten(), stable=True), 1.5)
     assert torch.equal(made, again)
 
 
@@ -118,16 +119,16 @@ def test_kernels_compute_what_torch_does() -> None:
     ids = torch.randint(0, 5, (2, 7))
     table, places = torch.randn(5, 256), torch.randn(9, 256)
     for given in (places, None):
-        wanted = entrance.entered(ids, table, given, 1.5, torch.bfloat16)
+        wanted = embedding.entered(ids, table, given, 1.5, torch.bfloat16)
         out = torch.full_like(wanted, torch.nan)
         pointers = (ids, table, given, out)
-        entrance.value_kernel(given is not None).run(out, 14, pointers, (14, 7, 256, 1.5), 1)
+        embedding.value_kernel(given is not None).run(out, 14, pointers, (14, 7, 256, 1.5), 1)
         assert torch.equal(out, wanted)
     grad, order = narrow(14, 256, device="cpu"), torch.sort(ids.flatten(), stable=True)
     made = torch.randn(5, 256)
     wanted = made.clone()
-    entrance.add_to_table(wanted, grad, *order, 1.5)
-    entrance.run_kernel(256).run(made, 14, (*order, grad, made), (14, 1.5), 1)
+    embedding.add_to_table(wanted, grad, *order, 1.5)
+    embedding.run_kernel(256).run(made, 14, (*order, grad, made), (14, 1.5), 1)
     torch.testing.assert_close(made, wanted, rtol=1e-6, atol=1e-6)
 
 

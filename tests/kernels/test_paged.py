@@ -50,7 +50,7 @@ def test_a_row_attends_to_its_own_pages(heads, kept, d, compiled, monkeypatch):
     if compiled and packed.library.functions() is None:
         pytest.skip("no C compiler here")
     if not compiled:
-        monkeypatch.setattr(attend.native.library, "ready", lambda *_: False)
+        monkeypatch.setattr(attend.packed.library, "ready", lambda *_: False)
     query, pages, table = pasts(heads, kept, d)
     found = attend_pages(query, pages, table, heads=heads)
     for mine, wanted in zip(found, written_out(query, pages, table, heads, kept, d), strict=True):

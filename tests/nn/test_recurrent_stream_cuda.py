@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from anaphora import nn
-from anaphora.nn import recurrent_stream_cuda as streaming
-from anaphora.nn.recurrent_stream_cuda import SEEN, CudaStream
+from anaphora.nn import recurrent_stream
+from anaphora.nn.recurrent_stream import SEEN, CudaStream
 
 
 def _run_again(work: Callable[[], Tensor], pool: Any) -> tuple[Callable[[], Any], Tensor]:
@@ -22,10 +22,10 @@ def _run_again(work: Callable[[], Tensor], pool: Any) -> tuple[Callable[[], Any]
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "cpu":
-        monkeypatch.setattr(streaming, "capture", _run_again)
-        monkeypatch.setattr(streaming, "can_capture", lambda _: True)
-        monkeypatch.setattr(streaming, "current_stream", lambda: 0)
-        monkeypatch.setattr(streaming, "graph_pool", lambda: None)
+        monkeypatch.setattr(recurrent_stream, "capture", _run_again)
+        monkeypatch.setattr(recurrent_stream, "can_capture", lambda _: True)
+        monkeypatch.setattr(recurrent_stream, "current_stream", lambda: 0)
+        monkeypatch.setattr(recurrent_stream, "graph_pool", lambda: None)
         monkeypatch.setattr(CudaStream, "_here", lambda self, x: True)
     return str(request.param)
 

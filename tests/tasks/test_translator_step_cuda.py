@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from anaphora.data.batches.pairs import PairBatch
-from anaphora.ops import attention, softmax_loss
-from anaphora.ops.gpu import lookup
+from anaphora.ops import attention, embedding, softmax_loss
 from anaphora.tasks.registry import TASKS, resolve
 from anaphora.tasks.translate.build import build_seq2seq
 from anaphora.tasks.translate.objective import TranslationObjective
@@ -33,7 +32,7 @@ def losses(plain: bool, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, fl
     with monkeypatch.context() as patch:
         if plain:
             stepper._cast = None
-            for module in (softmax_loss, lookup, attention):
+            for module in (softmax_loss, embedding, attention):
                 patch.setattr(module, "serves", lambda *_: False)
         random = torch.Generator().manual_seed(0)
         found = []

@@ -17,8 +17,8 @@ from anaphora.native.following import observed
 from anaphora.nn.embedding import ALIGNED, MANY, Embedding, Output
 from anaphora.nn.positions import Learned, NoPositions, Sinusoidal
 from anaphora.nn.transformer.unrolled import StackPasses, is_unrolled, wide_product
-from anaphora.ops import softmax_loss
-from anaphora.ops.gpu import entrance, logit_step
+from anaphora.ops import embedding, softmax_loss
+from anaphora.ops.gpu import logit_step
 from anaphora.ops.gpu.beside import Beside
 from anaphora.ops.gpu.columns import added
 
@@ -130,7 +130,7 @@ class _States(torch.autograd.Function):
         *weights: Tensor | None,
     ) -> Tensor:
         order = step.beside.run(lambda: torch.sort(inputs.flatten(), stable=True))
-        x = entrance.entered(inputs, table, places, step.scale, step.dtype)
+        x = embedding.entered(inputs, table, places, step.scale, step.dtype)
         found = step.stack.forward(x, weights)
         ctx.step, ctx.weights, ctx.order = step, weights, tuple(order)
         ctx.shapes = inputs.shape, table, places
@@ -146,7 +146,7 @@ class _States(torch.autograd.Function):
         made = of_output if step.tied else None
         if made is None:
             made = torch.zeros_like(table)
-        entrance.add_to_table(made, dx, ctx.order[0], ctx.order[1], step.scale)
+        embedding.add_to_table(made, dx, ctx.order[0], ctx.order[1], step.scale)
         of_places = None
         if places is not None and places.requires_grad:
             of_places = torch.zeros_like(places)

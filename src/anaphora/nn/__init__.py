@@ -3,8 +3,7 @@ the way to look inside them."""
 
 from anaphora.native.cuda import check_kernels
 from anaphora.nn import attention, inside, linear, positions
-from anaphora.nn.affine import Affine
-from anaphora.nn.cell import Cell
+from anaphora.nn.cell import Affine, Cell
 from anaphora.nn.cells.gated import GRU, IRNN, LSTM, MGU, SLSTM, Elman, Shortcut, SimpleGRU
 from anaphora.nn.cells.scanned import GILR, HGRN, LRU, QRNN, RGLRU, S4D, S5, SRU, IndRNN, MinGRU, MinLSTM
 from anaphora.nn.convolution import Convolution, DilatedStack, WindowMLP

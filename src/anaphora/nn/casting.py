@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from anaphora.native.fused import Backward, fused
-from anaphora.nn.affine import Affine
 from anaphora.nn.attention import Bilinear
+from anaphora.nn.cell import Affine
 from anaphora.nn.embedding import Output
 
 

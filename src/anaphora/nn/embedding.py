@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from anaphora.native.following import following, observed
-from anaphora.ops.gpu.lookup import look_up
+from anaphora.ops.embedding import look_up
 
 
 class Embedding(nn.Module):

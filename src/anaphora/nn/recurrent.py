@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
@@ -11,13 +12,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from anaphora.engine.arguments import checked_lengths
-from anaphora.engine.backends.base import LayerRun, Params, States
+from anaphora.engine.backends.base import LayerRun, Params, Result, States
+from anaphora.engine.dispatch import Decision
 from anaphora.native.following import following, needs_gradient
 from anaphora.nn import inside, recurrent_native
-from anaphora.nn.affine import Affine
-from anaphora.nn.cell import Cell
-from anaphora.nn.exporting import scanning
-from anaphora.nn.recurrent_explain import Choice, Explanation
+from anaphora.nn.cell import Affine, Cell
+from anaphora.nn.exporting import loop, scanning
 from anaphora.nn.recurrent_nodes import node_layer
 from anaphora.nn.recurrent_operator import number_of, opaque, run_operator
 from anaphora.nn.recurrent_run import (
@@ -28,9 +28,8 @@ from anaphora.nn.recurrent_run import (
     run_layer,
     weights_of,
 )
-from anaphora.nn.recurrent_scan import scan_layer
 from anaphora.nn.recurrent_step import LayerStep, dropout_mask, zoneout_mask
-from anaphora.nn.recurrent_stepping import Stepping
+from anaphora.nn.recurrent_stream import Stepping
 
 Connections = Literal["plain", "residual", "highway", "dense"]
 
@@ -325,3 +324,98 @@ def _check_rates(state: tuple[str, ...], *, zoneout: tuple[float, ...], **rates:
     for name, rate in (*rates.items(), *(("zoneout", rate) for rate in zoneout)):
         if not 0 <= rate < 1:
             raise ValueError(f"Recurrent: {name} is a probability below 1, got {rate}.")
+
+
+# ----------------------------------------------------------------------
+# What ``Recurrent.explain`` returns: which backend runs each layer, why, and why not the others.
+@dataclass(frozen=True)
+class Choice:
+    """The backend of one layer in one direction."""
+
+    layer: int  # from 1
+    direction: str  # forward or backward
+    backend: str
+    why: str
+    others: Mapping[str, str]  # every other backend: why it does not run
+    stand_in: str | None  # runs shapes that are not captured yet; None where there is no such thing
+    states: tuple[str, ...] = ()  # which states are a map, scan, walk or loop over time, and why not a scan
+
+    @classmethod
+    def of(cls, layer: int, direction: str, decision: Decision, names: Sequence[str] = ()) -> Choice:
+        others: dict[str, str] = {name: reason for name, reason in decision.others.items()}  # noqa: C416
+        states = tuple(ring.describe(names) for ring in decision.rings)
+        return cls(layer, direction, decision.backend, decision.why, others, decision.stand_in, states)
+
+    @property
+    def _reasons(self) -> tuple[Any, ...]:
+        return self.backend, self.why, self.others, self.stand_in, self.states
+
+    def __str__(self) -> str:
+        meanwhile = f"; {self.stand_in} until a shape is captured" if self.stand_in else ""
+        width = max(map(len, self.others))
+        lines = [f"{self.backend} ({self.why}{meanwhile})"]
+        lines += [f"  {text}" for text in self.states]
+        lines += [f"  not {name:{width}}  {reason}" for name, reason in self.others.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The backends of all layers and directions, the lowest layer first. ``str`` gives a readable text."""
+
+    choices: tuple[Choice, ...]
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """Their names alone."""
+        return tuple(choice.backend for choice in self.choices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same in plain dictionaries and lists, as JSON takes them."""
+        return {"choices": [asdict(choice) for choice in self.choices]}
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        before: Choice | None = None
+        for choice in self.choices:
+            same = before is not None and before._reasons == choice._reasons
+            said = f"{choice.backend}, as above" if same else str(choice)
+            lines.append(f"layer {choice.layer}, {choice.direction}: {said}")
+            before = choice
+        return "\n".join(lines)
+
+
+# ----------------------------------------------------------------------
+# A recurrent layer as one loop in an exported program: any cell, any length, any batch.
+#
+# A traced layer would be unrolled, and its length frozen. Torch's ``scan`` keeps the step as a body of its own, which becomes
+# one ``Scan`` node of ONNX.
+def scan_layer(run: LayerRun) -> Result:
+    """One layer in one direction, in evaluation mode: y ``(B, T, H)``, zero past each row's end, and the last states.
+
+    A step past a row's end keeps the states, so that a backward direction, which meets those steps first, begins at the
+    row's own end with its first states.
+    """
+    step = run.step
+    assert isinstance(step, LayerStep)
+    x = run.steps[0].transpose(0, 1)  # (T, B, I)
+    places = torch.arange(x.shape[0], device=x.device)
+    if run.lengths is None:
+        real = torch.ones_like(x[:, :, 0], dtype=torch.bool)
+    else:
+        real = places[:, None] < run.lengths[None, :]  # (T, B)
+    if run.reverse:
+        x, real = x.flip(0), real.flip(0)
+    zones = step.keep if step.zoneout == "mean" else (0.0,) * len(run.initial)
+
+    def one(states: States, given: States) -> tuple[States, Tensor]:
+        x_t, there = given[0], given[1].unsqueeze(-1)
+        new = step.cell.advance(x_t, states)
+        new = tuple(n + p * (s - n) if p else n for p, s, n in zip(zones, states, new, strict=True))
+        kept = tuple(torch.where(there, n, s) for n, s in zip(new, states, strict=True))
+        return kept, torch.where(there, new[0], torch.zeros_like(new[0]))
+
+    last, y = loop(one, tuple(run.initial), (x, real))
+    if run.reverse:
+        y = y.flip(0)
+    return y.transpose(0, 1), last

@@ -4,7 +4,7 @@
     GRU    both places of the reset gate             gates z = 1 − u, r, h̃
     RNN    Elman's cell with tanh or ReLU
 
-Other cells, and zoneout, are a ``Scan`` (see `anaphora.nn.recurrent_scan`).
+Other cells, and zoneout, are a ``Scan`` (see `anaphora.nn.recurrent`).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anaphora.nn.affine import Affine
 from anaphora.nn.attention import MultiHead
+from anaphora.nn.cell import Affine
 from anaphora.nn.embedding import Embedding, Output
 from anaphora.nn.transformer import SwiGLU
 from anaphora.training.sharding import divided, like

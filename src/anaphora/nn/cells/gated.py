@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anaphora.nn import inside
-from anaphora.nn.affine import Affine
-from anaphora.nn.cell import Cell
+from anaphora.nn.cell import Affine, Cell
 
 
 # ----------------------------------------------------------------------
