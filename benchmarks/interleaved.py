@@ -3,10 +3,10 @@
     python benchmarks/interleaved.py --old v0.2 streaming "recurrence --times 5"
 
 Short processes of each benchmark run in turn, one by the old tree, one by this one, then the other way round, all with one
-thread, so that what else the machine does hits both. Each tree runs its own file of the benchmark. The table gives, for
-each row that both have, the least and the median of what Anaphora took, and the ratio new to old: 1.03 is 3 % slower. The last column
-is the same ratio of the peer, which did not change: how far it is from 1 says how far the others can be trusted. Where
-``least`` is more than ``--allowed`` above 1, the exit status is 1.
+thread, so that what else the machine does hits both. Each tree runs its own file of the benchmark. The table grows with
+each benchmark. It gives, for each row that both trees have, the least and the median of what Anaphora took, and the ratio
+new to old: 1.03 is 3 % slower. The last column is the same ratio of the peer, which did not change: how far it is from 1
+says how far the others can be trusted. Where ``least`` is more than ``--allowed`` above 1, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,13 +73,10 @@ def compare(old: Side, new: Side) -> list[dict[str, Any]]:
     return lines
 
 
-def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return the lines as a table in Markdown."""
-    text = [
-        [f"{x:.4g}" if isinstance(x, float) else str(x).replace("|", "\\|") for x in line.values()]
-        for line in lines
-    ]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (HEAD, ("---",) * len(HEAD), *text))
+def written(cells: Iterable[object]) -> str:
+    """Return a line of a table in Markdown."""
+    text = (f"{x:.4g}" if isinstance(x, float) else str(x).replace("|", "\\|") for x in cells)
+    return "| " + " | ".join(text) + " |"
 
 
 @contextmanager
@@ -115,17 +112,17 @@ def run(tree: Path, command: str) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(old_tree: Path, new_tree: Path, commands: Sequence[str], rounds: int) -> list[dict[str, Any]]:
-    """Run all commands in turn by both trees; return the lines of the table."""
-    old, new = Side(), Side()
+def measure(old_tree: Path, new_tree: Path, commands: Sequence[str], rounds: int) -> Iterator[dict[str, Any]]:
+    """Run each command in turn by both trees; yield its lines of the table."""
     for command in commands:
+        old, new = Side(), Side()
         sides = [(old_tree, old), (new_tree, new)]
         for turn in range(rounds):
             print(f"{command}: {turn + 1} of {rounds} …", file=sys.stderr, flush=True)
             for tree, side in sides:
                 side.add(command, run(tree, command))
             sides.reverse()
-    return compare(old, new)
+        yield from compare(old, new)
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = HERE.parent) -> int:
@@ -159,8 +156,15 @@ def main(arguments: Sequence[str] | None = None, root: Path = HERE.parent) -> in
                     f"benchmarks/{name}.py has changed since {options.old}: compare with care",
                     file=sys.stderr,
                 )
-        lines = measure(tree, root, options.benchmarks, options.rounds)
-    print(json.dumps(lines, indent=1) if options.json else table(lines))
+        if not options.json:
+            print(written(HEAD), written(["---"] * len(HEAD)), sep="\n")
+        lines = []
+        for line in measure(tree, root, options.benchmarks, options.rounds):
+            lines.append(line)
+            if not options.json:
+                print(written(line.values()), flush=True)
+    if options.json:
+        print(json.dumps(lines, indent=1))
     slower = [line for line in lines if line["least"] > 1 + options.allowed / 100]
     return 1 if slower else 0
 
