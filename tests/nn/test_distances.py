@@ -7,7 +7,7 @@ import torch
 
 import anaphora as an
 from anaphora.nn.attention import MultiHead
-from anaphora.nn.positions import Distances
+from anaphora.nn.distances import Distances
 
 
 def test_near_distances_have_a_bucket_each_and_far_ones_share_them() -> None:

@@ -31,7 +31,8 @@ from anaphora.nn import (
 )
 from anaphora.nn.attention import MultiHead, NormedMultiHead
 from anaphora.nn.cells import scanned
-from anaphora.nn.positions import Alibi, Distances, Learned, Rotary, Sinusoidal
+from anaphora.nn.distances import Distances
+from anaphora.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from anaphora.nn.recurrent import Connections
 from anaphora.nn.residual import Patches, ResidualCNN
 from anaphora.settings import PictureSettings

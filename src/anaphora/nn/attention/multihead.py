@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from anaphora.nn import inside
 from anaphora.nn.attention import masks
 from anaphora.nn.attention.scaled_dot import local_scaled_dot, scaled_dot
+from anaphora.nn.distances import Distances, SharedDistances
 from anaphora.nn.exporting import scanning
-from anaphora.nn.positions import Alibi, Distances, Rotary, SharedDistances
+from anaphora.nn.positions import Alibi, Rotary
 
 _EPS = 1e-6
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from anaphora.nn import inside
 from anaphora.nn.attention.multihead import KeyValues
 from anaphora.nn.attention.scores import Attended
-from anaphora.nn.positions import Distances, SharedDistances
+from anaphora.nn.distances import Distances, SharedDistances
 from anaphora.nn.transformer.compiled import whole_stack
 from anaphora.nn.transformer.layers import DecoderLayer, EncoderLayer
 
