@@ -312,7 +312,7 @@ def test_A11_measures_of_ones_own_are_called_or_refused_by_every_task_and_preset
     if name != "language":  # what evaluates the others measures them by the one function for it
         home = importlib.import_module(task.home).__file__
         assert home is not None
-        parts = [(Path(home).parent / f"{part}.py").read_text() for part in ("objective", "metrics")]
+        parts = [(Path(home).parent / f"{part}.py").read_text() for part in ("objective", "estimator")]
         assert any("own_measures(" in text for text in parts)
 
 

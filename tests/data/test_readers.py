@@ -136,7 +136,7 @@ def test_quoted_fields_go_over_lines(tmp_path: Path) -> None:
 
 def test_columns_without_names_are_given_by_number(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("fine,pos\nbad,neg\ngood,pos\npoor,neg\nso so,pos\n")
-    with pytest.raises(DataError, match="by number, from 1, as in --source-field 1"):
+    with pytest.raises(DataError, match="add one, or give columns by number: --source-field 1"):
         open_source(tmp_path / "a.csv")
     assert open_source(tmp_path / "a.csv", source_field="1")[0] == ("fine", "pos")
 

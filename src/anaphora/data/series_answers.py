@@ -102,7 +102,9 @@ def _of_pandas(given: Any, whole: Any, made: dict[str, Any], levels: Sequence[st
         frame.index.names = given.index.names if len(kept) == len(levels) else frame.index.names
     if hasattr(given, "columns") or len(frame.columns) != 1:
         return frame
-    return frame.iloc[:, 0].rename(given.name)
+    column = frame.iloc[:, 0]
+    column.name = given.name
+    return column
 
 
 def _typed(column: Any, dtype: Any) -> Any:
