@@ -213,13 +213,15 @@ class CLibrary:
 
     def ready(self, *tensors: Tensor | None) -> bool:
         """Return True if the functions can read all these tensors, which have one type of numbers (None: left out)."""
-        dtype = next((t.dtype for t in tensors if t is not None), None)
-        return (
-            dtype in self.dtypes
-            and all(t is None or t.dtype == dtype for t in tensors)
-            and plain(*tensors)
-            and self.functions(dtype) is not None
-        )
+        dtype: torch.dtype | None = None
+        for tensor in tensors:  # a loop: generators cost more than all else here
+            if tensor is None:
+                continue
+            if dtype is None:
+                dtype = tensor.dtype
+            elif tensor.dtype != dtype:
+                return False
+        return dtype in self.dtypes and plain(*tensors) and self.functions(dtype) is not None
 
     def count(self, dtype: torch.dtype, function: str, *sizes: int) -> int:
         """Return the number that one of ``counts`` returns."""
