@@ -160,6 +160,7 @@ def test_hostile_json(start, body, text):
         ("caption", {"inputs": [{"base64": "!"}]}, "is not base64"),
         ("caption", {"inputs": [{"base64": "aGVsbG8="}]}, "input 1 is not a picture"),
         ("answer", {"inputs": [{"picture": [[1]], "question": ""}]}, "question"),
+        ("embed", {"inputs": [3]}, "text"),
     ],
 )
 def test_what_cannot_be_answered(served, kind, body, text):
